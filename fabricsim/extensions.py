@@ -115,9 +115,14 @@ def _executed(path: str, source: bytes, name: str) -> ModuleType:
 
 
 def _completed(declared: object, place: str) -> object:
-    """Have pydantic resolve the annotations of a model now, so that no other model meets what is wrong with them."""
+    """Have pydantic resolve the annotations of a model now, so that no other model meets what is wrong with them.
+
+    Its defaults are taken as what a user writes: they are checked, and may have units.
+    """
     if isinstance(declared, type) and hasattr(declared, "model_rebuild"):
         try:
+            for name in () if is_ours(declared) else declared.__annotations__.keys() & declared.model_fields.keys():
+                declared.model_fields[name].validate_default = True
             declared.model_rebuild()
         except Exception as error:
             name, file = getattr(error, "name", None), sys.modules[declared.__module__].__file__ or ""

@@ -110,6 +110,24 @@ def test_a_file_without_the_declaration_says_what_is_missing(tmp_path: Path, tex
         TOPOLOGIES.find(name)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ways: int = 'many'", r"fabric\.ways: 'many' is no whole number"),
+        (
+            "ways: int = 1\n    routings = 'ecmp'",
+            r"mine\.py:\d+: .* TypeError: Mine\.routings is 'ecmp'; it should be a tuple",
+        ),
+    ],
+)
+def test_keys_and_constants_of_a_users_topology_are_of_their_types(tmp_path: Path, line: str, said: str) -> None:
+    assert "ways: int = 1" in TOPOLOGY
+    name = written(tmp_path, TOPOLOGY.replace("ways: int = 1", line))
+
+    with pytest.raises(InputError, match=said):
+        load("ideal-16", [f"fabric.topology={name}"])
+
+
 NETWORK_LINES = TOPOLOGY.split("def network", maxsplit=1)[0].count("\n") + 1
 
 

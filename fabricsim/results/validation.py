@@ -105,6 +105,13 @@ class Validation:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse rows that are none, which users' studies may have."""
+        for row in self.rows:
+            if not isinstance(row, ValidationRow):
+                msg = f"the study {self.study} has the row {row!r}; it should be a ValidationRow"
+                raise TypeError(msg)
+
     def sources(self) -> dict[str, None]:
         """List the sources of the measured figures, each once, in the order in which they are met."""
         return dict.fromkeys(row.source for row in self.rows)

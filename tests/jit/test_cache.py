@@ -303,7 +303,7 @@ def test_a_home_that_may_not_be_read_holds_no_programs(monkeypatch: pytest.Monke
     from fabricsim.jit import compile as compiling  # noqa: PLC0415  imports numba
 
     def refused(*_: object) -> None:
-        raise PermissionError(13, "Permission denied", "/root/.cache/fabricsim")
+        raise PermissionError(13, "Permission denied", "/home/other/.cache/fabricsim")
 
     monkeypatch.setattr(Path, "glob", refused)
 

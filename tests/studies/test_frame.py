@@ -78,6 +78,11 @@ def test_series_in_a_table_of_cases_are_counted() -> None:
     assert line.split() == ["tcp-10g", "0.25", "3", "entries,", "in", "--json"]
 
 
+def test_rows_that_are_none_are_refused_where_they_are_given() -> None:
+    with pytest.raises(TypeError, match=r"the study mine has the row \('a', 1\); it should be a ValidationRow"):
+        Validation("mine", [("a", 1)])  # type: ignore[list-item]
+
+
 def test_groups_come_in_the_order_that_the_study_gives() -> None:
     agreement = study(("new", "nowhere")).validate().summary["agreement"]
 
