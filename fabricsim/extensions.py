@@ -121,8 +121,9 @@ def _completed(declared: object, place: str) -> object:
     """
     if isinstance(declared, type) and hasattr(declared, "model_rebuild"):
         try:
-            for name in () if is_ours(declared) else declared.__annotations__.keys() & declared.model_fields.keys():
-                declared.model_fields[name].validate_default = True
+            fields: Mapping[str, Any] = {} if is_ours(declared) else getattr(declared, "model_fields", {})
+            for name in fields.keys() & declared.__annotations__.keys():
+                fields[name].validate_default = True
             declared.model_rebuild()
         except Exception as error:
             name, file = getattr(error, "name", None), sys.modules[declared.__module__].__file__ or ""
