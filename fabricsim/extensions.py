@@ -122,8 +122,8 @@ def _completed(declared: object, place: str) -> object:
     if isinstance(declared, type) and hasattr(declared, "model_rebuild"):
         try:
             fields: Mapping[str, Any] = {} if is_ours(declared) else getattr(declared, "model_fields", {})
-            for name in fields.keys() & declared.__annotations__.keys():
-                fields[name].validate_default = True
+            for key in fields.keys() & declared.__annotations__.keys():
+                fields[key].validate_default = True
             declared.model_rebuild()
         except Exception as error:
             name, file = getattr(error, "name", None), sys.modules[declared.__module__].__file__ or ""
