@@ -13,12 +13,15 @@ _PACKAGES = ("numpy", "numba", "simpy", "networkx", "h5py", "pydantic")
 
 
 @functools.cache
-def version() -> str:
-    """Version of fabricsim as installed.
+def version(package: str = "fabricsim") -> str:
+    """Version of a package as installed.
 
     Returns: the version of the installed distribution; `UNKNOWN` if there is none.
     """
-    return _version_of("fabricsim")
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return UNKNOWN
 
 
 def versions() -> dict[str, str]:
@@ -30,12 +33,5 @@ def versions() -> dict[str, str]:
     return {
         "fabricsim": version(),
         "python": platform.python_version(),
-        **{package: _version_of(package) for package in _PACKAGES},
+        **{package: version(package) for package in _PACKAGES},
     }
-
-
-def _version_of(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return UNKNOWN
