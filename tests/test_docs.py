@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import fabricsim as fs
 from fabricsim.scenario.collectives import ALGORITHMS
+from tests.conftest import Outcome
 from tests.reference import kineto_traces
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,13 +48,6 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(line)[2:] for line in text.splitlines() if line.startswith("$ fabricsim ")]
 
 
-def fabricsim(arguments: list[str], folder: Path) -> str:
-    command = [sys.executable, "-m", "fabricsim", *arguments]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  our own pages
-    assert run.returncode == 0, f"fabricsim {shlex.join(arguments)}: {run.stderr}"
-    return run.stdout
-
-
 def page_name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
@@ -66,25 +59,34 @@ def test_links_lead_to_files(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+def lay_traces(text: str, folder: Path) -> None:
+    """Stand in for the traces of the reader with made-up ones: one rank of 16, the calls of a layer."""
+    if "$ fabricsim inspect traces" in text:
+        (folder / "traces").mkdir()
+        kineto_traces.write(folder / "traces" / "rank3.pt.trace.json", 2**20)
+    if "$ fabricsim calibrate trace.json" in text:
+        kineto_traces.write_calls(folder / "trace.json", kineto_traces.LAYER)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page in PYTHON or "$ fabricsim " in page.read_text("utf-8")], ids=page_name
 )
-def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_commands_of_a_page_work_one_after_another(
+    page: Path, tmp_path: Path, fabricsim: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*arguments: str) -> None:
+        ended = fabricsim(*arguments)
+        assert ended.code == 0, f"fabricsim {shlex.join(arguments)}: {ended.err}"
+
     monkeypatch.setattr(ALGORITHMS, "own", {**ALGORITHMS.own})  # pages may register some
     captured = False
-    if "$ fabricsim inspect traces" in page.read_text("utf-8"):
-        # the reader's own trace is stood in for by a made-up one of one rank of 16
-        (tmp_path / "traces").mkdir()
-        kineto_traces.write(tmp_path / "traces" / "rank3.pt.trace.json", 2**20)
-    if "$ fabricsim calibrate trace.json" in page.read_text("utf-8"):
-        kineto_traces.write_calls(tmp_path / "trace.json", kineto_traces.LAYER)
+    lay_traces(page.read_text("utf-8"), tmp_path)
     for name, language, text in blocks(page):
         if name:
             (tmp_path / name).write_text(text, encoding="utf-8")
             if language == "toml" and SCENARIO.search(text):
-                fabricsim(["check", name], tmp_path)
+                work("check", name)
         elif language == "python" and page in PYTHON:
             exec(compile(text, page, "exec"), {})  # noqa: S102  our own page
         for arguments in commands(text) if language == "console" else []:
@@ -93,9 +95,9 @@ def test_commands_of_a_page_work_one_after_another(page: Path, tmp_path: Path, m
             if "--against" in arguments and not captured:
                 # the reader's own log is stood in for by the table that fabricsim prints in the same form
                 at = arguments.index("--against")
-                fabricsim([*arguments[:at], "-o", arguments[at + 1]], tmp_path)
+                work(*arguments[:at], "-o", arguments[at + 1])
                 captured = True
-            fabricsim(arguments, tmp_path)
+            work(*arguments)
 
 
 @pytest.mark.slow

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.conftest import Outcome
 
 Rows = list[dict[str, Any]]
 
@@ -224,8 +224,7 @@ def test_each_what_if_of_the_page_is_checked() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("title", CHECKS)
-def test_the_answer_has_the_sign_and_size_that_a_formula_says(title: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fabricsim", *shlex.split(COMMANDS[title]), "--json"]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  our own page
-    assert run.returncode == 0, run.stderr
-    CHECKS[title](json.loads(run.stdout))
+def test_the_answer_has_the_sign_and_size_that_a_formula_says(title: str, fabricsim: Callable[..., Outcome]) -> None:
+    run = fabricsim(*shlex.split(COMMANDS[title]), "--json")
+    assert run.code == 0, run.err
+    CHECKS[title](json.loads(run.out))

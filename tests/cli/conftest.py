@@ -1,41 +1,11 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from fabricsim.cli.main import main
-
-
-class Outcome(NamedTuple):
-    """What a command left: exit code, standard output, standard error."""
-
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def fabricsim(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
-    """Run the program's own `main` in an empty folder: ``fabricsim("run", "mine.toml")``."""
-    monkeypatch.chdir(tmp_path)
-    # whether this test happens to be the first that compiles must not show
-    monkeypatch.setattr("fabricsim.jit.compile.is_compiled", lambda _engine: True)
-    monkeypatch.setattr("fabricsim.cli.main.announce_compilation", lambda _engine: None)
-
-    def run(*arguments: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["fabricsim", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return Outcome(int(ended.value.code or 0), printed.out, printed.err)
-
-    return run
+from tests.conftest import Outcome
 
 
 @pytest.fixture

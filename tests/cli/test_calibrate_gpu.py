@@ -3,17 +3,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim.scenario.load import load
+from tests.conftest import Outcome
 from tests.reference import kineto_traces
 
-if TYPE_CHECKING:
-    from conftest import Outcome
-
-    Run = Callable[..., Outcome]
+Run = Callable[..., Outcome]
 
 
 @pytest.fixture

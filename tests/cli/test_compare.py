@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from fabricsim.cli.variants import axes, fabric_settings, split, variants
 
-if TYPE_CHECKING:
-    from conftest import Fabricsim
-
+Fabricsim = Callable[..., tuple[int, str, str]]
 QUICK = ("--set", "job.model.layers=1", "--set", "cluster.hosts=2", "--set", "job.parallelism.data=2")
 SMALL = (*QUICK, "--set", "job.global_batch=16")
 
