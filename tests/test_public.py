@@ -37,6 +37,7 @@ def test_each_public_name_has_a_page() -> None:
     assert "errors" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_example_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -78,6 +79,7 @@ def test_a_dict_says_what_a_file_would(tmp_path: Path) -> None:
         fs.load({"name": object()})
 
 
+@pytest.mark.slow
 def test_tables_are_not_joined_with_each_other() -> None:
     result = fs.simulate("gpt2-medium-dp")
 

@@ -92,6 +92,7 @@ def test_a_table_of_large_messages_tells_no_latency() -> None:
     )
 
 
+@pytest.mark.slow
 def test_osu_latency_tells_latency_and_overhead_together() -> None:
     sizes = [2**power for power in range(8)]
     slow = load("hkbu", [*SMALL, "transport.mpi.latency=4us"]).scenario

@@ -161,6 +161,7 @@ def test_options_of_run_reach_the_scenario(fabricsim: Fabricsim, small: Path) ->
     assert result.seed == 7
 
 
+@pytest.mark.slow
 def test_rerun_gives_the_same_bytes(fabricsim: Fabricsim, result: Path) -> None:
     before = result.read_bytes()
 

@@ -91,6 +91,7 @@ with ending_at_once(), whole(Path("out.h5"), "") as part:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["list", "models"], ["--help"]])
 def test_a_reader_that_has_gone_is_no_error(arguments: list[str]) -> None:
     read, write = os.pipe()

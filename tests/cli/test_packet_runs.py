@@ -88,6 +88,7 @@ def test_traffic_records_what_is_asked_for(fabricsim: Fabricsim, tmp_path: Path)
     assert b"switch0->host0" in image
 
 
+@pytest.mark.slow
 def test_nothing_is_recorded_that_was_not_asked_for(fabricsim: Fabricsim, tmp_path: Path) -> None:
     assert fabricsim(*INCAST, "--size", "10kB", "-o", "out")[0] == 0
 
@@ -117,6 +118,7 @@ def test_packet_run_without_taps_draws_what_held_its_calls(fabricsim: Fabricsim,
     assert names(tmp_path / "pictures") == ["mine-breakdown.png", "mine-timeline.png", "mine-utilisation.png"]
 
 
+@pytest.mark.slow
 def test_rerun_of_a_packet_result_gives_the_same_file(fabricsim: Fabricsim, small: Path, tmp_path: Path) -> None:
     assert fabricsim("run", small.name, "--engine", "packet", "--seed", "5", "-o", "first.h5")[0] == 0
     assert fabricsim("rerun", "first.h5", "-o", "second.h5")[0] == 0
@@ -127,6 +129,7 @@ def test_rerun_of_a_packet_result_gives_the_same_file(fabricsim: Fabricsim, smal
 # ---- compare ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compare_of_engines_tells_where_they_differ(fabricsim: Fabricsim, small: Path, tmp_path: Path) -> None:
     code, out, err = fabricsim("compare", small.name, "--engine", "flow,packet", "-o", "out")
 

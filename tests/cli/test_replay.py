@@ -75,6 +75,7 @@ def test_a_replay_against_another_fabric(captured: str, fabricsim: Fabricsim) ->
     assert [summary["name"] for summary in json.loads(out)] == ["dgx-h100", "dgx-a100"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

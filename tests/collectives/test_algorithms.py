@@ -86,6 +86,7 @@ FORMS: list[tuple[str, str, Form, list[int], Callable[[int], float]]] = [
 CASES = [(name, algorithm, form, n, share) for name, algorithm, form, groups, share in FORMS for n in groups]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_rank", [16, 10_000, 1_000_000])
 @pytest.mark.parametrize(("collective", "algorithm", "form", "n", "share"), CASES, ids=lambda value: str(value)[:24])
 def test_an_algorithm_takes_its_closed_form_and_moves_its_bytes(  # noqa: PLR0913, PLR0917  a row of the table
@@ -318,6 +319,7 @@ def test_packets_take_what_the_fluid_takes_and_their_acknowledgements(collective
     assert least * fluid <= packets <= 1.01 * fluid
 
 
+@pytest.mark.slow
 def test_switches_of_hosts_and_of_the_network_reduce_in_the_packet_engine() -> None:
     cluster = {"gpus_per_host": 4, "intra_host": "nvlink"}
     for algorithm in ("nvls_tree", "collnet_chain", "collnet_direct"):

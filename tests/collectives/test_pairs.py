@@ -75,6 +75,7 @@ def test_what_switches_reduce_goes_between_no_ranks() -> None:
     assert summarise_pairs(pairs)["pairs_without_traffic"] == 1
 
 
+@pytest.mark.slow
 def test_summary_says_how_far_bytes_go_and_who_carries_most() -> None:
     pairs = pairs_of(load("gpt3-175b"))
 

@@ -158,6 +158,7 @@ def _partitioned(transport: str = "ideal-100g", engine: str = "packet") -> tuple
     return env, Fabric(env, load("ideal-16", settings).scenario)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["tcp-10g", "ideal-100g", "uec-100g"])
 def test_a_process_can_catch_a_partition_and_go_on(transport: str) -> None:
     said = _gone_on(transport, "packet")

@@ -108,6 +108,7 @@ def test_slow_gpus_fold_if_they_come_again_and_no_further() -> None:
 # ---- what folds, and to how much ----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "cluster", "ranks"),
     [
@@ -148,6 +149,7 @@ def test_members_of_an_all_to_all_fold_with_what_they_send_and_receive(cluster: 
     assert folded_to(made, WholeProgram(builder.build())) == ranks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather"])
 @pytest.mark.parametrize(("durations", "ranks"), [((10**6,), 2), ((10**6, 10**7), 4), ((10**6, 10**7, 10**8), 8)])
 @pytest.mark.parametrize("chunk", [2**40, 2**14])

@@ -128,6 +128,7 @@ def test_rings_on_rails_are_as_fast_as_one_alone(engine: str) -> None:
     assert times(EIGHT, 8, rails=True) == times(EIGHT, 8) == [alone] * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("cluster", "transport"),

@@ -298,6 +298,7 @@ def test_pauses_come_when_the_threshold_is_passed() -> None:
     assert starts[len(before)] == resumed + HEADER + DELAY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.25])
 def test_pfc_with_headroom_loses_nothing(alpha: float) -> None:
     # After a PAUSE as much arrives as fits in two delays, the frame and the two packets being sent.

@@ -249,6 +249,7 @@ def test_trap_1_with_packets(pieces: dict[str, Any]) -> None:
     assert bandwidth <= took <= bandwidth * (1 + ACKS) + messages * 4152 / B
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (64, 5.285)])
 def test_trap_2_with_packets(n: int, milliseconds: float) -> None:
     took = measure(_packets(ideal_scenario(n)), "all_to_all", range(n), 64 * MIB)
@@ -333,6 +334,7 @@ def _reference(made: Scenario, sends: list[tuple[int, int, int]]) -> tuple[list[
     return [there[owner] for owner in range(len(sends))], [int(event.value) for event in ended]
 
 
+@pytest.mark.slow
 def test_traps_2_5_6_and_7_in_the_reference() -> None:
     n, size = 6, 200_000
     sends = [(a, b, size) for a in range(n) for b in range(n) if a != b]

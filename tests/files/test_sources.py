@@ -83,6 +83,7 @@ def test_progress_ends_at_one(tmp_path: Path) -> None:
     assert shares[-1] == 1
 
 
+@pytest.mark.slow
 def test_what_unpacks_beyond_all_proportion_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabricsim.files.sources._FREELY", 2**20)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(64 * 2**20)))

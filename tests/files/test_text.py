@@ -104,6 +104,7 @@ def bomb(block: bytes, blocks: int) -> bytes:
     return lzma.compress(block, preset=0) * blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("block", "message"),
     [(bytes(2**24), "longer than"), (b"x" * 2**24, "longer than"), (b"\n" * 2**24, "empty lines in a row")],

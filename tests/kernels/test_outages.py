@@ -14,6 +14,7 @@ MS = 10**9  # ps
 ways = st.sets(st.integers(0, 4), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     flows=st.lists(ways, min_size=1, max_size=8),

@@ -23,6 +23,7 @@ TIMES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(first=st.lists(TIMES, max_size=80), later=st.lists(st.lists(TIMES, max_size=3), max_size=40))
 def test_events_come_by_time_and_by_order_of_posting_within_an_instant(

@@ -169,6 +169,7 @@ def _chain(following: NDArray[np.integer], first: int) -> int:
     return int(seen.sum())
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(load=_loads())
 def test_a_run_repeats_itself(load: Load) -> None:

@@ -85,6 +85,7 @@ def _check(make: Make, job: Job, channels: int, chunk: str) -> None:
     assert counted == sum(each.wire for each in closed_forms(job))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(job=jobs(), channels=st.integers(1, 3), chunk=st.sampled_from(["4KiB", "2MiB"]))
 def test_links_carry_what_the_calls_send(job: Job, channels: int, chunk: str) -> None:

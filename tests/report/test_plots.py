@@ -339,6 +339,7 @@ def test_evenly(count: int, most: int, chosen: list[int]) -> None:
     assert style.evenly(count, most) == chosen
 
 
+@pytest.mark.slow
 def test_reports_load_neither_matplotlib_nor_hdf5_before_they_are_used() -> None:
     code = (
         "import sys, fabricsim.report.plots, fabricsim.report.text, fabricsim.results.hdf5; "

@@ -128,6 +128,7 @@ def test_a_name_without_end_is_cut(packets: Packets, tmp_path: Path) -> None:
     assert [len(tick.get_text()) for tick in axes.get_yticklabels()] == [301, 1]
 
 
+@pytest.mark.slow
 def test_pictures_are_those_of_what_was_recorded(packets: Packets, tmp_path: Path) -> None:
     figures = plots.of_packets(packets, "x")
     for name, figure in figures.items():

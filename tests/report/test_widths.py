@@ -67,6 +67,7 @@ def test_reports_of_shipped_scenarios_hold(name: str) -> None:
     assert_holds(volumes_text(volumes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", library.names("scenarios"))
 def test_benches_and_traffic_of_shipped_scenarios_hold(name: str, tmp_path: Path) -> None:
     scenario = load(name, ["cluster.hosts=2"] if name in LARGE else [], with_job=False).scenario
@@ -85,11 +86,13 @@ def test_packets_of_traffic_hold() -> None:
     assert_holds(traffic_text(summarise_traffic(incast)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", library.names("traces"))
 def test_inspections_of_shipped_traces_hold(name: str) -> None:
     assert_holds(inspection_text(inspect([library.trace(Path(name))])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kineto/nccl_parser_config_nccl_data.json.gz", "goal/binary_tree_32.goal"])
 def test_inspections_of_captured_traces_hold(traces: Path, name: str) -> None:
     assert_holds(inspection_text(inspect([traces / name])))

@@ -44,6 +44,7 @@ def test_names_that_the_reader_looks_for_are_looked_for(monkeypatch: pytest.Monk
     assert {"packets/packets", "calls/start", "demand/source"} <= set(looked)
 
 
+@pytest.mark.slow
 def test_what_takes_memory_without_end_is_no_sound_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hdf5_ends, "survey", lambda _: [bytearray(1 << 24) for _ in range(64)])
 

@@ -89,6 +89,7 @@ def test_flow_run_has_no_packets(two_ranks: RunRecord, tmp_path: Path) -> None:
     assert read(tmp_path / "x.h5").packets is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("group", "kind"), [("series/tap0", "queue"), ("series/tap1", "window"), ("packets", ""), ("packet_log", "")]
 )
@@ -139,6 +140,7 @@ def test_a_traffic_run_is_read_as_it_was_written(sent: TrafficRecord, tmp_path: 
         read(tmp_path / "x.h5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
@@ -162,6 +164,7 @@ def test_a_damaged_traffic_run_is_refused(
         read_any(tmp_path / "x.h5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "damage", "message"),
     [

@@ -107,6 +107,7 @@ def test_point_to_point_needs_two_hosts_and_an_mpi(hkbu: Scenario) -> None:
 # ---- tables -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_tables_are_read_back(hkbu: Scenario, tmp_path: Path, collective: str) -> None:
     sizes = benchtable.sizes("1KiB", "1MiB")

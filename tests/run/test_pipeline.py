@@ -174,6 +174,7 @@ def test_seeds_choose_among_equal_paths() -> None:
     assert [sum(crossed.values()) for crossed in found] == pytest.approx([sum(found[0].values())] * 3)
 
 
+@pytest.mark.slow
 def test_seed_changes_nothing_where_there_is_one_path(tmp_path: Path) -> None:
     for seed in (0, 1):
         write(simulate(load("gpt2-medium-dp", [*TWO_RANKS, f"seed={seed}"])), tmp_path / f"{seed}.h5")

@@ -82,6 +82,7 @@ def test_the_error_of_a_study_is_that_of_its_rows() -> None:
     assert np.quantile(errors, 0.8) / 1.2816 == pytest.approx(MODEL_ERRORS["dlperf"], abs=0.001)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_interval_and_another_one_another(ten: Uncertainty) -> None:
     loaded = _loaded()
 

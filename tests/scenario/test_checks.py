@@ -217,6 +217,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "overrides", "key", "problem"), REFUSED, ids=lambda value: str(value)[:40])
 def test_tables_that_do_not_fit_together_are_refused(name: str, overrides: list[str], key: str, problem: str) -> None:
     with pytest.raises(ScenarioError) as caught:

@@ -63,6 +63,7 @@ def test_published_volumes_come_out(study: Validation) -> None:
     assert {row.certainty for row in study.rows} == {"secondary"}
 
 
+@pytest.mark.slow
 def test_every_program_agrees_with_the_formulas(study: Validation) -> None:
     count = len(study.summary["points"])
 

@@ -35,6 +35,7 @@ def test_bus_bandwidth_from_4_mib(study: Validation, network: str, bound: float)
     assert max(abs(row.relative_error or 0) for row in compared) < bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["10GbE", "100G InfiniBand"])
 def test_point_to_point_time_from_1_kib(study: Validation, network: str) -> None:
     compared = rows(study, f"{network} point-to-point time")

@@ -15,6 +15,7 @@ WORST = 0.12
 """Relative error of an iteration that the study may have at most."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_iteration_is_near_the_published_one(name: str) -> None:
     (record,) = [record for record in measured.load("megatron").rows if record["name"] == name]

@@ -156,6 +156,7 @@ def test_a_folder_without_results_is_refused(monkeypatch: pytest.MonkeyPatch, tm
         peers.results_folder()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_quick")
 def test_rows_agreement_and_pictures_of_made_up_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Results that are ours times a factor: the study has to find that factor."""

@@ -51,6 +51,7 @@ def test_other_runs_of_one_node_agree(one_node: list[Record]) -> None:
     assert sum(found) / len(found) <= 0.1  # a sample; that of all is in docs/explanation/validation/vtrain.md
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("degrees", [(2, 8, 1), (1, 8, 2), (4, 2, 2)])
 def test_folding_closely_gives_what_all_ranks_give(degrees: tuple[int, int, int]) -> None:
     tensor, data, pipeline = degrees

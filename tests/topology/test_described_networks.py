@@ -133,6 +133,7 @@ def test_a_device_that_is_inside_of_itself_is_no_circle(tmp_path: Path) -> None:
     assert listed(tmp_path / "a.json", 2, 2) == SMALL
 
 
+@pytest.mark.slow
 def test_edges_that_multiply_are_refused_before_they_are_written_out(tmp_path: Path) -> None:
     text = json.dumps(infragraph()).replace('"count": 8', '"count": 900000').replace("port[2:4]", "port[:]")
     (tmp_path / "a.json").write_text(text, encoding="utf-8")

@@ -82,6 +82,7 @@ def test_all_topologies_are_here() -> None:
     assert set(SHAPES) | {"file"} == set(TOPOLOGIES.all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", SHAPES)
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())

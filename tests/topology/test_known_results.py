@@ -39,6 +39,7 @@ ADVERSARIAL = [(host, (host + 8 + i) % 72) for host in range(72) for i in range(
 DRAGONFLY = "topology='dragonfly', hosts_per_switch=2, switches_per_group=4, global_cables=2"
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_dragonfly_under_adversarial_traffic(engine: str) -> None:
     # Kim, Dally, Scott and Abts (ISCA 2008), section 4: all a p = a h hosts of a group share one cable to the next

@@ -279,6 +279,7 @@ def _mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(data=_mutated())
 def test_damages_end_in_a_trace_or_one_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:

@@ -31,6 +31,7 @@ def test_samples_are_whole(form: str, tmp_path: Path) -> None:
         assert form in views or (found["trace"] is not None and found["trace"]["form"] == form)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", sorted(FORMS.own))
 def test_a_file_is_of_one_form(form: str, traces: Path) -> None:
     """So that the order in which forms are tried does not matter."""
@@ -38,6 +39,7 @@ def test_a_file_is_of_one_form(form: str, traces: Path) -> None:
         assert [name for name, each in FORMS.own.items() if each.recognises("file", sample[: 2**16])] == [form]
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @pytest.mark.parametrize("form", ALL)
 @given(drawn=st.data())
@@ -51,6 +53,7 @@ def test_damage_ends_in_a_trace_or_one_error(form: str, drawn: st.DataObject, tm
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 @pytest.mark.parametrize("form", sorted(FORMS.own))
 @given(drawn=st.data())
@@ -68,6 +71,7 @@ def test_what_was_read_is_used_or_refused(form: str, drawn: st.DataObject, tmp_p
     assert all(path.name.startswith(fuzz_uses.WRITTEN) for path in output.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filler", [b" ", b"\n", b"[", b'{"a":', b"# OSU", b"size count type ", b"a:1:1 [1] ", b"/*"])
 def test_beginnings_are_looked_at_in_no_time(filler: bytes, tmp_path: Path) -> None:
     file = tmp_path / "filled"
@@ -77,6 +81,7 @@ def test_beginnings_are_looked_at_in_no_time(filler: bytes, tmp_path: Path) -> N
         inspect([file])
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabricsim.files.sources._FREELY", 2**18)
     monkeypatch.setattr(mutations, "BOMB", 3 * 2**20)

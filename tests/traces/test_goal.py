@@ -224,6 +224,7 @@ def test_a_schedule_of_some_ranks_only_is_not_written(tmp_path: Path) -> None:
         goal.write(Trace("x", (RecordingBuilder("captured").build(1),), 2), tmp_path / "out.goal")
 
 
+@pytest.mark.slow
 @settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_schedules_end_in_a_trace_or_a_trace_error(tmp_path: Path, data: st.DataObject) -> None:

@@ -270,6 +270,7 @@ def test_mistakes(text: bytes, says: str, tmp_path: Path) -> None:
         read_text(text, tmp_path)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.data())
 def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path) -> None:

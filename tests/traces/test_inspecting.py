@@ -234,6 +234,7 @@ def test_archives_of_several_jobs(name: str, only: str, ranks: int, traces: Path
     assert (trace["form"], trace["captured_ranks"]) == ("chakra", ranks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "operations"),
     [

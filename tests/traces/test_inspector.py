@@ -156,6 +156,7 @@ def test_kernels_of_one_job(tmp_path: Path) -> None:
         read_text(OLD.replace(b'_ts": 200', b'_ts": 9999999999200') + OLD, tmp_path)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=st.data())
 def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: Path) -> None:

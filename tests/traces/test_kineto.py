@@ -602,6 +602,7 @@ KERNELS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(rows=KERNELS, indent=SPACES, chunk=st.integers(1, 300), ascii_=st.booleans())
 @FIXTURES
 def test_any_events_in_any_pieces(

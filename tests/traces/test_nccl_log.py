@@ -319,6 +319,7 @@ def test_damaged_logs_are_read_or_refused(tmp_path: Path, cut: int, at: int, ins
     assert trace.recordings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "version", "sizes", "network"),
     [

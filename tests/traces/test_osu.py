@@ -113,6 +113,7 @@ def test_cut_tables_end_in_a_table_or_a_trace_error(tmp_path: Path, content: str
         survives(tmp_path, content[:length].encode())
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     content=st.sampled_from([LATENCY, BANDWIDTH, ALL_REDUCE]),

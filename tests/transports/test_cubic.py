@@ -218,6 +218,7 @@ def test_duplicate_acks_and_recovery_leave_the_window_alone(
     assert flow.epoch_at == 0  # the clock starts with growth, not with the cut
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(events=EVENTS, rtt=st.integers(1, SECOND))
 def test_the_window_stays_within_its_bounds(events: list[tuple[str, int, int]], rtt: int) -> None:

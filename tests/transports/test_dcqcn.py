@@ -101,6 +101,7 @@ class EveryTick:
             self.alpha_notified = True
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     gaps=st.lists(st.tuples(st.integers(1, 400), st.booleans()), min_size=1, max_size=12),

@@ -129,6 +129,7 @@ def test_after_an_idle_time_slow_start_begins_anew(
     assert (flow.window, flow.threshold) == restarted
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(events=EVENTS)
 def test_the_window_stays_within_its_bounds(law: np.record, events: list[tuple[str, int]]) -> None:

@@ -102,6 +102,7 @@ def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
         assert len(expected.deliveries) == len(posts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
@@ -140,6 +141,7 @@ def test_what_a_law_lacks_is_said(files: Path, before: str, after: str, problem:
     assert load("ideal-16", cubic).scenario.transport.congestion_control.law == "cubic"  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_rule_without_kernels_is_refused(files: Path) -> None:
     text = (files / "two.py").read_text("utf-8")
     (files / "two.py").write_text(text.replace("def weigh(", "def weight("), encoding="utf-8")

@@ -38,6 +38,7 @@ def test_passes_slow_as_those_did_that_the_mean_is_of() -> None:
     assert Beside(1.189).factor(share(HIDDEN, 1.0)) == pytest.approx(1.189)
 
 
+@pytest.mark.slow
 def test_a_sharded_pass_slows_by_its_gathers() -> None:
     settings = ["job.parallelism={context=1, data=8, zero=3}", "job.micro_batch=2", "cluster.gpu.memory=400GiB"]
     layer = 218_112_000 * 2 * 7 / 8 / (450e9 * 0.824)  # parameters of 2 bytes, over NVLink

@@ -178,6 +178,7 @@ def test_too_many_flows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert refusal(tmp_path, CSV) == ":3: more than 1 flows; split the matrix"
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(content=st.one_of(st.binary(max_size=200), st.text("0123456789,->.\n stariedNoConecz#", max_size=120)))
 def test_whatever_the_file_holds_the_answer_is_flows_or_one_kind_of_error(tmp_path: Path, content: str | bytes) -> None:

@@ -156,6 +156,7 @@ KORTHIKANTI = {
 """Degrees, micro-batch and micro-batches of arXiv 2205.05198, table 3."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KORTHIKANTI)
 def test_models_of_korthikanti_fit_80_gb_as_published(name: str) -> None:
     # figure 1: with tensor parallelism alone none of the four fits an A100 of 80 GB; with sequence parallelism and

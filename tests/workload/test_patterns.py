@@ -25,6 +25,7 @@ def _edges(program: Program) -> set[tuple[int, int]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

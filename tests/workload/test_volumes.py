@@ -81,6 +81,7 @@ def agree(table: dict[str, Any], gpu: Gpu) -> Volumes:
     return program
 
 
+@pytest.mark.slow
 @SHAPES
 @given(table=jobs(data=st.integers(1, 6), pipeline=st.integers(1, 4)), overlap=OVERLAPS)
 def test_data_and_pipeline_parallelism(table: dict[str, Any], overlap: dict[str, Any], gpu: Gpu) -> None:
@@ -93,6 +94,7 @@ def test_zero_1_and_2(table: dict[str, Any], overlap: dict[str, Any], gpu: Gpu) 
     assert {("data", "reduce_scatter"), ("data", "all_gather")} <= set(agree({**table, **overlap}, gpu))
 
 
+@pytest.mark.slow
 @SHAPES
 @given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.just(3)), prefetch=st.integers(1, 3))
 def test_zero_3(table: dict[str, Any], prefetch: int, gpu: Gpu) -> None:
@@ -123,12 +125,14 @@ def test_parameters_that_stay_are_gathered_once(table: dict[str, Any], gpu: Gpu)
     assert 2 * agree(table, gpu)["data", "all_gather"].wire == again.wire
 
 
+@pytest.mark.slow
 @SHAPES
 @given(table=jobs(tensor=st.sampled_from([2, 4]), data=st.integers(1, 2), pipeline=st.integers(1, 2)))
 def test_tensor_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
     assert ("tensor", "all_reduce") in agree(table, gpu)
 
 
+@pytest.mark.slow
 @SHAPES
 @given(
     table=jobs(
@@ -168,6 +172,7 @@ def test_interleaved_pipelines(table: dict[str, Any], overlap: dict[str, Any], g
     assert volumes["pipeline", "send_recv"].calls == 2 * micro_batches * boundaries * ranks
 
 
+@pytest.mark.slow
 @SHAPES
 @given(
     table=jobs(
@@ -181,6 +186,7 @@ def test_scatter_gather_between_stages(table: dict[str, Any], gpu: Gpu) -> None:
     agree(table, gpu)
 
 
+@pytest.mark.slow
 @SHAPES
 @given(table=jobs(pipeline=st.integers(1, 4)), schedule=st.sampled_from(["gpipe", "zb-h1"]))
 def test_schedules_send_the_same(table: dict[str, Any], schedule: str, gpu: Gpu) -> None:
@@ -246,6 +252,7 @@ def test_expert_parallelism(table: dict[str, Any], experts: dict[str, Any], load
     assert (("expert", "all_to_all") in volumes) == (degrees["expert"] > 1 and mixed)
 
 
+@pytest.mark.slow
 @SHAPES
 @given(
     table=jobs(

@@ -86,6 +86,7 @@ def test_nvls_runs_on_eight_h100_and_reaches_what_nccl_expects() -> None:
     assert 2**33 / seconds / 1e9 == pytest.approx(272, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hosts", "transport", "bus"),
     [

@@ -90,6 +90,7 @@ def test_steps_that_lack_communications_are_not_compared(
     assert not any("capture with" in line and "communications" in line for line in cut.assumptions)
 
 
+@pytest.mark.slow
 def test_a_rank_that_describes_nothing_among_others_is_refused_by_name(traces: Path, tmp_path: Path) -> None:
     documents = real(traces, "dlrm")
     name = next(name for name in documents if name.startswith("worker3"))

@@ -70,6 +70,7 @@ def test_a_step_that_the_host_takes_says_so(traces: Path, name: str, fabric: str
     assert "in sum) captured" in printed.get()
 
 
+@pytest.mark.slow
 def test_a_slower_network_is_felt_and_a_faster_gpu_is_not_where_hosts_are_slow(traces: Path) -> None:
     file = traces / "kineto" / "dlrm_kineto.tar.gz"
     trace = read([file])
