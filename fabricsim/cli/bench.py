@@ -8,24 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import (
-    JsonOption,
-    SettingsOption,
-    as_settings,
-    check_output_file,
-    columns,
-    naming_options,
-    note,
-    preset,
-    progress,
-    say,
-    show,
-    write_text,
-)
+from fabricsim.cli import common
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
-    from fabricsim.cli.common import Options
     from fabricsim.scenario.scenario import Scenario
 
 _BASE = "hkbu"  # scenario that a cluster is laid over: its fabric is one switch
@@ -35,10 +21,12 @@ ScenarioArgument = Annotated[
     str | None,
     typer.Argument(metavar="SCENARIO", help="TOML file or shipped scenario, whose job is left aside; or --cluster."),
 ]
-ClusterOption = Annotated[str | None, preset("clusters", "Cluster of the library, or a file; behind one switch.")]
-TransportOption = Annotated[str | None, preset("transports", "Transport of the library, or a file.")]
+ClusterOption = Annotated[
+    str | None, common.preset("clusters", "Cluster of the library, or a file; behind one switch.")
+]
+TransportOption = Annotated[str | None, common.preset("transports", "Transport of the library, or a file.")]
 CollectivesOption = Annotated[
-    str | None, preset("collectives", "Collectives of the library; by default those of a cluster's GPU.")
+    str | None, common.preset("collectives", "Collectives of the library; by default those of a cluster's GPU.")
 ]
 AlgorithmOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Algorithm, an XML file of MSCCL, or Chakra files name.*.et.")
@@ -59,40 +47,40 @@ def bench(  # noqa: PLR0913  one parameter per option
     transport: TransportOption = None,
     collectives: CollectivesOption = None,
     algorithm: AlgorithmOption = None,
-    settings: SettingsOption = None,
+    settings: common.SettingsOption = None,
     against: LogOption = None,
     smallest: Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size.")] = "4B",
     largest: Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size.")] = "8GiB",
     output: OutputOption = None,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Print what nccl-tests or osu_latency would print on a cluster: which bus bandwidth to expect."""
     from fabricsim.report.bench_text import bench_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.report.nccl_table import WIDTH  # noqa: PLC0415  as above
     from fabricsim.run import benchtable  # noqa: PLC0415  as above
 
-    check_output_file(output)
+    common.check_output_file(output)
     benchtable.check_test(test)
-    parts: Options = {"cluster": cluster, "transport": transport, "collectives": collectives}
-    rest: Options = {f"collectives.algorithm.{benchtable.TESTS.get(test, test)}": algorithm}
-    found = _load(scenario, parts, [*(settings or []), *as_settings(rest)])
+    parts: common.Options = {"cluster": cluster, "transport": transport, "collectives": collectives}
+    rest: common.Options = {f"collectives.algorithm.{benchtable.TESTS.get(test, test)}": algorithm}
+    found = _load(scenario, parts, [*(settings or []), *common.as_settings(rest)])
     sizes = benchtable.sizes(smallest, largest)
     reference = None if against is None else benchtable.read_reference(against, test)
-    with progress(f"{test} on {found.cluster.name}") as report:
+    with common.progress(f"{test} on {found.cluster.name}") as report:
         measured = benchtable.run(found, test, sizes, reference, report)
     log, told = measured.to_text(), json.dumps(measured.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
     if output is not None:
-        write_text(output, f"{told}\n" if as_json else log)
-        note(f"wrote {output}")
+        common.write_text(output, f"{told}\n" if as_json else log)
+        common.note(f"wrote {output}")
     if as_json:
-        say(told)
-    elif columns() >= WIDTH:
-        say(log)
+        common.say(told)
+    elif common.columns() >= WIDTH:
+        common.say(log)
     else:
-        show(bench_text(measured.to_dict()))
+        common.show(bench_text(measured.to_dict()))
 
 
-def _load(scenario: str | None, parts: Options, settings: list[str]) -> Scenario:
+def _load(scenario: str | None, parts: common.Options, settings: list[str]) -> Scenario:
     """Load a scenario as it is, or a cluster with the library of collectives that its GPU has."""
     from fabricsim.run.benchtable import collectives_of  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
@@ -106,9 +94,9 @@ def _load(scenario: str | None, parts: Options, settings: list[str]) -> Scenario
     if scenario is None and (parts["cluster"] is None or parts["transport"] is None):
         msg = "on what? name a SCENARIO, or --cluster and --transport (see fabricsim list clusters and list transports)"
         raise InputError(msg)
-    with naming_options(parts):
-        found = load(scenario or _BASE, [*as_settings(parts), *settings], with_job=False).scenario
+    with common.naming_options(parts):
+        found = load(scenario or _BASE, [*common.as_settings(parts), *settings], with_job=False).scenario
         if scenario is None and parts["collectives"] is None:
             parts = {**parts, "collectives": collectives_of(found.cluster.gpu)}
-            found = load(_BASE, [*as_settings(parts), *settings], with_job=False).scenario
+            found = load(_BASE, [*common.as_settings(parts), *settings], with_job=False).scenario
     return found

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fabricsim.cli import common
 from fabricsim.cli.calibrate_gpu import are_kernel_traces, calibrate_gpu
-from fabricsim.cli.common import (
-    JsonOption,
-    SettingsOption,
-    check_output_file,
-    note,
-    preset,
-    progress,
-    say,
-    show,
-)
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,10 +34,14 @@ LogsArgument = Annotated[
         "or the profiler's (Kineto) traces of a job, with shapes.",
     ),
 ]
-ClusterOption = Annotated[str | None, preset("clusters", "Cluster of the library; the log says its hosts and GPUs.")]
-TransportOption = Annotated[str | None, preset("transports", "Transport to begin with: of the library, or a file.")]
+ClusterOption = Annotated[
+    str | None, common.preset("clusters", "Cluster of the library; the log says its hosts and GPUs.")
+]
+TransportOption = Annotated[
+    str | None, common.preset("transports", "Transport to begin with: of the library, or a file.")
+]
 GpuOption = Annotated[
-    str | None, preset("gpus", "GPU that the kernels of traces are laid over: of the library, or a file.")
+    str | None, common.preset("gpus", "GPU that the kernels of traces are laid over: of the library, or a file.")
 ]
 PresetOption = Annotated[
     Path | None,
@@ -64,7 +59,7 @@ HalvesOption = Annotated[
 ]
 TestOption = Annotated[str | None, typer.Option(metavar="NAME", help="Collective of logs that do not name it.")]
 CollectivesOption = Annotated[
-    str | None, preset("collectives", "Collectives of the library; by default NCCL as the log says.")
+    str | None, common.preset("collectives", "Collectives of the library; by default NCCL as the log says.")
 ]
 SmallestOption = Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help="Smallest size that counts.")]
 LargestOption = Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size that counts.")]
@@ -83,8 +78,8 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     collectives: CollectivesOption = None,
     smallest: SmallestOption = "1B",
     largest: LargestOption = "1TiB",
-    settings: SettingsOption = None,
-    as_json: JsonOption = False,
+    settings: common.SettingsOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Fit latency, bandwidth and host costs of a transport to measured tables, and write it as a preset.
 
@@ -120,7 +115,7 @@ def _check_output(output: Path | None) -> None:
 
     if output is not None:
         preset.check_target(output)
-    check_output_file(output)
+    common.check_output_file(output)
 
 
 def _tables(logs: Sequence[str], test: str | None, smallest: str, largest: str) -> list[Measurement]:
@@ -133,7 +128,7 @@ def _tables(logs: Sequence[str], test: str | None, smallest: str, largest: str) 
 def _fitted(chosen: Sequence[str], tables: Sequence[Measurement], hold_out: str | None) -> Calibration:
     from fabricsim.calibration import calibrate as fitting  # noqa: PLC0415  --help must not pay for it
 
-    with progress("calibrate") as report:
+    with common.progress("calibrate") as report:
         return fitting.calibrate(_BASE, chosen, tables, hold_out, report)
 
 
@@ -147,18 +142,18 @@ def _check_halves(hold_out: str | None, output: Path | None) -> None:
 def _halves(chosen: Sequence[str], tables: Sequence[Measurement], count: int) -> list[Half]:
     from fabricsim.calibration import halves  # noqa: PLC0415  --help must not pay for it
 
-    with progress("calibrate") as report:
+    with common.progress("calibrate") as report:
         return halves.halves(_BASE, chosen, tables, count, report)
 
 
 def _show(found: Calibration, *, as_json: bool) -> None:
     if as_json:
-        say(json.dumps(_as_json(found), indent=2, allow_nan=False, ensure_ascii=False))
+        common.say(json.dumps(_as_json(found), indent=2, allow_nan=False, ensure_ascii=False))
         return
-    show(_table(found))
-    show(*_comparison(found))
+    common.show(_table(found))
+    common.show(*_comparison(found))
     for warning in found.warnings:
-        note(f"warning: {warning}")
+        common.note(f"warning: {warning}")
 
 
 def _write(found: Calibration, output: Path, chosen: Sequence[str], transport: str) -> None:
@@ -166,7 +161,7 @@ def _write(found: Calibration, output: Path, chosen: Sequence[str], transport: s
 
     preset.write(output, _BASE, chosen, transport, found)
     for written in (output, *_draw(found, output)):
-        note(f"wrote {written}")
+        common.note(f"wrote {written}")
 
 
 def _bytes(option: str, text: str) -> int:

@@ -93,6 +93,49 @@ EngineOption = Annotated[
     ),
 ]
 
+TracesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="TRACE...",
+        help="Files, folders or tar archives of one job, packed or not; or one that ships (fabricsim list traces).",
+    ),
+]
+FormOption = Annotated[
+    str | None,
+    typer.Option(
+        "--form", metavar="NAME", help="Form of the trace, if its contents do not show it; or FILE.py that reads it."
+    ),
+]
+OnlyOption = Annotated[
+    str | None, typer.Option("--only", metavar="GLOB", help="Read only files or members whose names match.")
+]
+TransportOption = Annotated[
+    str | None, preset("transports", "Transport (fabricsim list transports) in place of the scenario's.")
+]
+SpeedOption = Annotated[
+    float, typer.Option(metavar="X", help="How many times faster kernels run than they were captured.")
+]
+MessageSizeOption = Annotated[
+    float, typer.Option(metavar="X", help="How many times as many bytes each communication moves as was captured.")
+]
+ScaleOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Ranks of the job to replay: repeats the captured one, data-parallel."),
+]
+RanksOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Ranks of the captured job, where the trace does not say how many."),
+]
+RanksPerHostOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=1, help="Ranks on each host of a Horovod timeline that does not show how many."),
+]
+SizeOption = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Size of each flow, or a distribution: websearch, hadoop, ...")
+]
+FlowsOption = Annotated[int | None, typer.Option(metavar="N", help="Flows of incast, permutation or poisson.")]
+LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Load of poisson, relative to the hosts' links.")]
+SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")]
 ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
 
 Labels = tuple[str, list[str]]

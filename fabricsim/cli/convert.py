@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import SettingsOption, check_output_folder, note, output_folder, progress
-from fabricsim.cli.replay import FormOption, OnlyOption, RanksOption, RanksPerHostOption  # noqa: TC001  typer reads annotations
+from fabricsim.cli import common
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -61,11 +60,11 @@ def convert(  # noqa: PLR0913  one parameter per option
     lower: LowerOption = False,
     algorithm: AlgorithmOption = None,
     force: ForceOption = False,
-    form: FormOption = None,
-    only: OnlyOption = None,
-    ranks: RanksOption = None,
-    ranks_per_host: RanksPerHostOption = None,
-    settings: SettingsOption = None,
+    form: common.FormOption = None,
+    only: common.OnlyOption = None,
+    ranks: common.RanksOption = None,
+    ranks_per_host: common.RanksPerHostOption = None,
+    settings: common.SettingsOption = None,
 ) -> None:
     """Write a workload or a trace in another form, such as Chakra for ASTRA-sim or GOAL for LogGOPSim."""
     if Path(inputs[0]).suffix in {".yml", ".yaml"}:
@@ -78,7 +77,7 @@ def convert(  # noqa: PLR0913  one parameter per option
     path = _place(output, inputs[0])
     target = to or ("goal" if path.suffix == writers.WRITERS["goal"].ending else "chakra")
     known = writers.target(target)
-    check_output_folder(path.parent)
+    common.check_output_folder(path.parent)
     algorithms = _algorithms(algorithm)
     lower = lower or bool(algorithms)
     if _is_scenario(inputs):
@@ -97,11 +96,11 @@ def convert(  # noqa: PLR0913  one parameter per option
         raise InputError(msg)
     made = writers.files(trace, target, path)
     _check_free(made, force=force)
-    output_folder(path.parent)
+    common.output_folder(path.parent)
     lost = writers.write(trace, target, path)
     for what in lost:
-        note(f"not in {target}: {what}")
-    note(f"wrote {made[0]}" if len(made) == 1 else f"wrote {len(made)} files, {made[0]} to {made[-1]}")
+        common.note(f"not in {target}: {what}")
+    common.note(f"wrote {made[0]}" if len(made) == 1 else f"wrote {len(made)} files, {made[0]} to {made[-1]}")
 
 
 def _configuration(inputs: Sequence[str], output: str, options: Mapping[str, object], *, force: bool) -> None:
@@ -118,12 +117,12 @@ def _configuration(inputs: Sequence[str], output: str, options: Mapping[str, obj
     if path.suffix != ".toml":
         msg = f"-o {output}: a network configuration becomes a scenario; name a file that ends in .toml"
         raise InputError(msg)
-    check_output_folder(path.parent)
+    common.check_output_folder(path.parent)
     _check_free([path, cables_file(path)], force=force)
-    output_folder(path.parent)
+    common.output_folder(path.parent)
     for loss in convert(inputs[0], inputs[1] if len(inputs) > 1 else None, path):
-        note(f"not in the scenario: {loss}")
-    note(f"wrote {path}")
+        common.note(f"not in the scenario: {loss}")
+    common.note(f"wrote {path}")
 
 
 def _is_scenario(inputs: Sequence[str]) -> bool:
@@ -155,7 +154,7 @@ def _read(inputs: Sequence[str], form: str | None, only: str | None, ranks_per_h
     from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
     from fabricsim.traces.readers import read  # noqa: PLC0415  as above
 
-    with progress("reading") as report:
+    with common.progress("reading") as report:
         paths = [library.trace(Path(each)) for each in inputs]
         return read(paths, form, only=only, ranks_per_host=ranks_per_host, progress=report)
 
@@ -166,7 +165,7 @@ def _rebuilt(trace: Trace, ranks: int | None) -> Program:
 
     rebuilt = rebuild(trace, ranks=ranks)
     for assumption in rebuilt.assumptions:
-        note(f"assumed: {assumption}")
+        common.note(f"assumed: {assumption}")
     return rebuilt.program
 
 

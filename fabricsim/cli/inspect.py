@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fabricsim.cli.common import JsonOption, progress, say, show
-from fabricsim.cli.replay import FormOption, OnlyOption, TracesArgument  # noqa: TC001  typer reads annotations
+from fabricsim.cli.common import FormOption, JsonOption, OnlyOption, TracesArgument, progress, say, show
 
 
 def inspect(

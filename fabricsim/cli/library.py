@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import (
-    JsonOption,
-    ScenarioArgument,
-    SettingsOption,
-    check_output_folder,
-    columns,
-    note,
-    output_folder,
-    say,
-    show,
-    write_text,
-)
+from fabricsim.cli import common
 from fabricsim.errors import InputError
 from fabricsim.studies import names
 
@@ -36,7 +25,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.load import LoadedScenario
 
 
-def check(scenario: ScenarioArgument, settings: SettingsOption = None) -> None:
+def check(scenario: common.ScenarioArgument, settings: common.SettingsOption = None) -> None:
     """Read a scenario, build its fabric and refuse what a run would refuse, without running it."""
     from rich.text import Text  # noqa: PLC0415  --help must not pay for it
 
@@ -46,7 +35,7 @@ def check(scenario: ScenarioArgument, settings: SettingsOption = None) -> None:
     found, built = loaded.scenario, pipeline.check(loaded)
     machine = f"{found.cluster.hosts} x {found.cluster.gpus_per_host} {found.cluster.gpu.name}"
     head = f"{found.name}: no mistakes; {machine}, {_work(found.job)}, {found.transport.name}"
-    show(*(Text(line) for line in (head, *built)))
+    common.show(*(Text(line) for line in (head, *built)))
 
 
 def _work(job: Job | None) -> str:
@@ -58,10 +47,10 @@ def _work(job: Job | None) -> str:
 
 
 def volumes(
-    scenario: ScenarioArgument,
-    settings: SettingsOption = None,
+    scenario: common.ScenarioArgument,
+    settings: common.SettingsOption = None,
     *,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
     matrix: Annotated[bool, typer.Option("--matrix", help="Count bytes between pairs of ranks.")] = False,
     output: Annotated[
         Path | None,
@@ -72,15 +61,15 @@ def volumes(
     if output is not None and not matrix:
         msg = "-o is for the matrix of ranks: add --matrix"
         raise InputError(msg)
-    check_output_folder(output)
+    common.check_output_folder(output)
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
     loaded = load(scenario, list(settings or []))
     summary, text = _matrix(loaded, output) if matrix else _volumes(loaded)
     if as_json:
-        say(json.dumps(summary, indent=2, ensure_ascii=False))
+        common.say(json.dumps(summary, indent=2, ensure_ascii=False))
     else:
-        show(text())
+        common.show(text())
 
 
 def _volumes(loaded: LoadedScenario) -> tuple[object, Callable[[], RenderableType]]:
@@ -110,12 +99,12 @@ def _matrix(loaded: LoadedScenario, output: Path | None) -> tuple[object, Callab
     if output is not None:
         from fabricsim.report import plots  # noqa: PLC0415  as above
 
-        folder = output_folder(output)
+        folder = common.output_folder(output)
         source, target, carried = (column.tolist() for column in pairs.merged())
         rows = (f"{a},{b},{size}" for a, b, size in zip(source, target, carried, strict=True) if size)
-        write_text(folder / "matrix.csv", "\n".join(["src,dst,bytes", *rows, ""]))
+        common.write_text(folder / "matrix.csv", "\n".join(["src,dst,bytes", *rows, ""]))
         plots.save(plots.heat_map(pairs, loaded.scenario.name), folder / "matrix.png")
-        note(f"wrote {folder / 'matrix.csv'} and {folder / 'matrix.png'}")
+        common.note(f"wrote {folder / 'matrix.csv'} and {folder / 'matrix.png'}")
 
     def text() -> RenderableType:
         from fabricsim.report.pairs_text import pairs_text  # noqa: PLC0415  imports rich, which JSON does not need
@@ -144,7 +133,7 @@ def list_(
         table.add_column(no_wrap=True)
         for entry, description in listing[name]().items():
             table.add_row(entry, Text(description))
-        show(table)
+        common.show(table)
 
 
 _DECLARED = {
@@ -185,12 +174,12 @@ def _title(study: str) -> str:
 
 def show_(
     name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A scenario or preset, or a TOML file of one.")],
-    settings: SettingsOption = None,
+    settings: common.SettingsOption = None,
 ) -> None:
     """Print a scenario or preset with all that it includes, and beside each value where it is from."""
     from fabricsim.scenario.sourced import show as written  # noqa: PLC0415  --help must not pay for it
 
-    say(written(name, settings or [], columns()))
+    common.say(written(name, settings or [], common.columns()))
 
 
 def warmup() -> None:
@@ -202,9 +191,9 @@ def warmup() -> None:
     from fabricsim.run.warm import compile_kernels  # noqa: PLC0415  as above
 
     if is_compiled("flow") and is_compiled("packet"):
-        note("kernels are compiled already")
+        common.note("kernels are compiled already")
     began = time.monotonic()
     for engine in ("flow", "packet"):
         compile_kernels(engine)
     kept = f"; compiled kernels are in {cache_directory()}" if can_keep() else ""
-    note(f"ready after {time.monotonic() - began:.1f} s{kept}")
+    common.note(f"ready after {time.monotonic() - began:.1f} s{kept}")

@@ -9,44 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fabricsim.cli.common import (
-    EngineOption,
-    FolderOption,
-    JsonOption,
-    PcapOption,
-    ResultOption,
-    ScenarioArgument,
-    SettingsOption,
-    TapOption,
-    UncertaintyOption,
-    as_settings,
-    check_output_file,
-    check_output_folder,
-    finish,
-    naming_options,
-    note,
-    output_folder,
-    progress,
-    save,
-    say,
-    show,
-    show_comparison,
-    show_traffic,
-    watched,
-)
-from fabricsim.cli.replay import (
-    FormOption,
-    MessageSizeOption,
-    OnlyOption,
-    RanksOption,
-    RanksPerHostOption,
-    Rebuilding,
-    ScaleOption,
-    SpeedOption,
-    TransportOption,
-    compare_fabrics,
-)
-from fabricsim.cli.traffic import FlowsOption, LoadOption, SizeOption  # noqa: TC001  typer reads them
+from fabricsim.cli import common
+from fabricsim.cli.replay import Rebuilding, load_on, rebuilt_from, replay_on
 from fabricsim.cli.variants import axes, is_scenario, load_variant, variants
 from fabricsim.errors import InputError
 
@@ -55,7 +19,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from fabricsim.cli.common import Labels, Options
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results.result import RunRecord
     from fabricsim.results.traffic import TrafficRecord
@@ -87,28 +50,28 @@ ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 fil
 
 
 def run(  # noqa: PLR0913  one parameter per option
-    scenario: ScenarioArgument,
+    scenario: common.ScenarioArgument,
     *,
-    settings: SettingsOption = None,
-    transport: TransportOption = None,
-    engine: EngineOption = None,
+    settings: common.SettingsOption = None,
+    transport: common.TransportOption = None,
+    engine: common.EngineOption = None,
     seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")] = None,
-    tap: TapOption = None,
-    pcap: PcapOption = None,
-    uncertainty: UncertaintyOption = None,
+    tap: common.TapOption = None,
+    pcap: common.PcapOption = None,
+    uncertainty: common.UncertaintyOption = None,
     matrix: MatrixOption = False,
-    output: ResultOption = None,
-    as_json: JsonOption = False,
+    output: common.ResultOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Simulate one iteration and print where the time goes.
 
     With --uncertainty the parameters that presets do not know exactly vary; those that the time owes most to are named.
     """
-    check_output_file(output)
-    watch = watched(tap, pcap, output)
+    common.check_output_file(output)
+    watch = common.watched(tap, pcap, output)
     loaded = _load(scenario, settings or [], {"transport": transport, "engine": engine, "seed": seed})
     result = _simulate(loaded, watch, matrix=matrix)
-    finish(result, output, as_json=as_json, uncertainty=_uncertainty(loaded, uncertainty))
+    common.finish(result, output, as_json=as_json, uncertainty=_uncertainty(loaded, uncertainty))
 
 
 def _uncertainty(loaded: LoadedScenario, runs: int | None) -> Uncertainty | None:
@@ -116,7 +79,7 @@ def _uncertainty(loaded: LoadedScenario, runs: int | None) -> Uncertainty | None
         return None
     from fabricsim.run.uncertainty import uncertainty  # noqa: PLC0415  --help must not pay for it
 
-    with progress(f"{loaded.scenario.name} with drawn parameters") as report:
+    with common.progress(f"{loaded.scenario.name} with drawn parameters") as report:
         return uncertainty(loaded, runs, loaded.scenario.seed, report)
 
 
@@ -124,10 +87,10 @@ def rerun(  # noqa: PLR0913  one parameter per option
     result: ResultArgument,
     *,
     extension: ExtensionOption = None,
-    tap: TapOption = None,
-    pcap: PcapOption = None,
-    output: ResultOption = None,
-    as_json: JsonOption = False,
+    tap: common.TapOption = None,
+    pcap: common.PcapOption = None,
+    output: common.ResultOption = None,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Repeat the run that a result file describes.
 
@@ -138,17 +101,17 @@ def rerun(  # noqa: PLR0913  one parameter per option
     from fabricsim.results.traffic import TrafficRecord  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import reload  # noqa: PLC0415  as above
 
-    check_output_file(output)
-    watch = watched(tap, pcap, output)
+    common.check_output_file(output)
+    watch = common.watched(tap, pcap, output)
     earlier = read_any(result)
     extensions.supply(earlier.resolved.get("extensions", {}), extension or ())
     if isinstance(earlier, TrafficRecord):
         again = _send_again(earlier, watch)
-        save(again, output)
-        show_traffic(again, as_json=as_json)
+        common.save(again, output)
+        common.show_traffic(again, as_json=as_json)
     else:
         result_again = _simulate(reload(earlier), watch, matrix=earlier.pairs is not None)
-        finish(result_again, output, as_json=as_json)
+        common.finish(result_again, output, as_json=as_json)
 
 
 def _send_again(earlier: TrafficRecord, watch: Watch | None) -> TrafficRecord:
@@ -156,7 +119,7 @@ def _send_again(earlier: TrafficRecord, watch: Watch | None) -> TrafficRecord:
     from fabricsim.scenario.load import from_tables  # noqa: PLC0415  --help must not pay for it
 
     scenario = from_tables(earlier.resolved)
-    with progress(f"{earlier.matrix.name} on {scenario.name}") as report:
+    with common.progress(f"{earlier.matrix.name} on {scenario.name}") as report:
         result = simulate(scenario, earlier.matrix, watch=watch, progress=report)
     return replace(result, source=earlier.source, resolved=earlier.resolved)
 
@@ -168,35 +131,27 @@ def compare(  # noqa: PLR0913  one parameter per option
     engine: Annotated[str | None, typer.Option(metavar="A,B", help="Engines to compare: flow,packet.")] = None,
     fabric: FabricsOption = None,
     traffic: PatternOption = None,
-    size: SizeOption = None,
-    flows: FlowsOption = None,
-    load: LoadOption = None,
-    gpu_speed: SpeedOption = 1.0,
-    message_size: MessageSizeOption = 1.0,
-    scale_to: ScaleOption = None,
-    ranks: RanksOption = None,
-    ranks_per_host: RanksPerHostOption = None,
-    form: FormOption = None,
-    only: OnlyOption = None,
-    settings: SettingsOption = None,
-    output: FolderOption = None,
+    size: common.SizeOption = None,
+    flows: common.FlowsOption = None,
+    load: common.LoadOption = None,
+    gpu_speed: common.SpeedOption = 1.0,
+    message_size: common.MessageSizeOption = 1.0,
+    scale_to: common.ScaleOption = None,
+    ranks: common.RanksOption = None,
+    ranks_per_host: common.RanksPerHostOption = None,
+    form: common.FormOption = None,
+    only: common.OnlyOption = None,
+    settings: common.SettingsOption = None,
+    output: common.FolderOption = None,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Simulations at the same time.")] = 1,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Run what differs in some settings side by side: each scenario with all fabrics, transports, engines and values.
 
     --set key=a,b,c gives a setting several values. A trace is replayed on the fabrics of --fabric.
     """
-    check_output_folder(output)
-    rebuilding = Rebuilding(
-        form=form,
-        only=only,
-        gpu_speed=gpu_speed,
-        message_size=message_size,
-        scale_to=scale_to,
-        ranks=ranks,
-        ranks_per_host=ranks_per_host,
-    )
+    common.check_output_folder(output)
+    rebuilding = Rebuilding(form, only, gpu_speed, message_size, scale_to, ranks, ranks_per_host)
     chosen = {"transport": transport, "engine": engine, "fabric": fabric}
     if fabric is not None and not any(map(is_scenario, scenario)):
         if jobs > 1:
@@ -204,7 +159,7 @@ def compare(  # noqa: PLR0913  one parameter per option
             raise InputError(msg)
         results = _replays(scenario, chosen, settings or [], rebuilding)
         _draw_comparison(results, output)
-        show_comparison(results, as_json=as_json)
+        common.show_comparison(results, as_json=as_json)
         return
     if given := _of_traces(rebuilding):
         msg = f"{given} says how a trace is replayed, and there is none; name its fabrics with --fabric A,B"
@@ -217,7 +172,7 @@ def compare(  # noqa: PLR0913  one parameter per option
     if output is not None:
         _draw_comparison(compared, output, labels)
     if as_json or labels[0] != "engine" or len(loaded) != _BOTH:
-        show_comparison(compared, labels, as_json=as_json)
+        common.show_comparison(compared, labels, as_json=as_json)
     else:
         _show_engines(compared)
 
@@ -226,15 +181,11 @@ def _replays(
     traces: Sequence[str], chosen: dict[str, str | None], settings: list[str], rebuilding: Rebuilding
 ) -> list[RunRecord]:
     """Replay a trace on what `--fabric`, `--transport` and `--engine` name."""
-    transport = chosen["transport"]
-    return compare_fabrics(
-        [Path(trace) for trace in traces],
-        _names("--fabric", chosen["fabric"] or "", "dgx-a100,dgx-h100"),
-        transports=[None] if transport is None else _transports(transport),
-        engine=chosen["engine"],
-        settings=settings,
-        rebuilding=rebuilding,
-    )
+    fabrics = _names("--fabric", chosen["fabric"] or "", "dgx-a100,dgx-h100")
+    transports = [None] if chosen["transport"] is None else _transports(chosen["transport"])
+    rebuilt, form = rebuilt_from([Path(trace) for trace in traces], rebuilding)
+    loaded = [load_on(each, rebuilt, via, chosen["engine"], settings) for each in fabrics for via in transports]
+    return [replay_on(each, rebuilt, form) for each in loaded]
 
 
 def _variants(
@@ -249,7 +200,7 @@ def _variants(
         settings,
     )
     by, every = variants(scenarios, found, fixed)
-    with naming_options({**chosen}):
+    with common.naming_options({**chosen}):
         loaded = [load_variant(each, with_job=with_job) for each in every]
     return loaded, (by, [", ".join(each.labels) or each.scenario for each in every])
 
@@ -257,7 +208,7 @@ def _variants(
 def _simulate_all(loaded: Sequence[LoadedScenario], jobs: int) -> Sequence[RunRecord]:
     from fabricsim.run.at_once import simulate_all  # noqa: PLC0415  --help must not pay for it
 
-    with progress(f"comparing {len(loaded)} runs") as report:
+    with common.progress(f"comparing {len(loaded)} runs") as report:
         return simulate_all(loaded, jobs=jobs, progress=report)
 
 
@@ -265,7 +216,7 @@ def _compare_traffic(  # noqa: PLR0913  what the options gave
     loaded: Sequence[LoadedScenario],
     pattern: str,
     asked: Mapping[str, Any],
-    labels: Labels,
+    labels: common.Labels,
     output: Path | None,
     *,
     as_json: bool,
@@ -276,45 +227,45 @@ def _compare_traffic(  # noqa: PLR0913  what the options gave
     from fabricsim.run.verbs import traffic as send  # noqa: PLC0415  as above
 
     results = []
-    with progress(f"comparing {len(loaded)} runs") as report:
+    with common.progress(f"comparing {len(loaded)} runs") as report:
         for number, each in enumerate(loaded):
             results.append(send(pattern, each, **asked))
             report((number + 1) / len(loaded))
     if output is not None:
         from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
-        path = output_folder(output) / "comparison.png"
+        path = common.output_folder(output) / "comparison.png"
         plots.save(plots.compared_traffic(results, labels), path)
-        note(f"wrote {path}")
+        common.note(f"wrote {path}")
     summaries = [summarise_traffic(result) for result in results]
     if as_json:
         rows = [{"compared": label, **summary} for label, summary in zip(labels[1], summaries, strict=True)]
-        say(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        common.say(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        show(comparison_text(summaries, labels))
+        common.show(comparison_text(summaries, labels))
 
 
 def _of_traces(options: Rebuilding) -> str | None:
     """Name an option of traces that was given."""
-    defaults = {"gpu_speed": 1.0, "message_size": 1.0}
-    given = [name for name, value in options.items() if value != defaults.get(name)]
+    pairs = zip(Rebuilding._fields, options, Rebuilding(), strict=True)
+    given = [name for name, value, default in pairs if value != default]
     return f"--{given[0].replace('_', '-')}" if given else None
 
 
-def _draw_comparison(results: Sequence[RunRecord], output: Path | None, labels: Labels | None = None) -> None:
+def _draw_comparison(results: Sequence[RunRecord], output: Path | None, labels: common.Labels | None = None) -> None:
     if output is None:
         return
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
-    path = output_folder(output) / "comparison.png"
+    path = common.output_folder(output) / "comparison.png"
     plots.save(plots.comparison(results, labels), path)
-    note(f"wrote {path}")
+    common.note(f"wrote {path}")
 
 
 def plot(
     result: ResultArgument,
     *,
-    output: FolderOption = None,
+    output: common.FolderOption = None,
     form: Annotated[Literal["png", "svg", "pdf"], typer.Option("--format", help="Format of the pictures.")] = "png",
     width: Annotated[
         float, typer.Option(metavar="INCHES", min=2.5, max=20.0, help="Width; a column of a paper has about 3.3.")
@@ -329,15 +280,15 @@ def plot(
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.traffic import TrafficRecord  # noqa: PLC0415  as above
 
-    check_output_folder(output)
+    common.check_output_folder(output)
     drawn = read_any(result)
-    folder = output_folder(output if output is not None else result.parent)
+    folder = common.output_folder(output if output is not None else result.parent)
     with plots.paper(width):
         figures = plots.of_traffic(drawn) if isinstance(drawn, TrafficRecord) else _pictures(drawn)
     for name, figure in figures.items():
         path = folder / f"{result.stem}-{name}.{form}"
         plots.save(figure, path)
-        note(f"wrote {path}")
+        common.note(f"wrote {path}")
 
 
 def _pictures(run_result: RunRecord) -> dict[str, Figure]:
@@ -348,7 +299,7 @@ def _pictures(run_result: RunRecord) -> dict[str, Figure]:
     if (run_result.calls.limits.limit >= 0).any() or run_result.series.rate.any():
         figures["utilisation"] = plots.utilisation(run_result)
     else:
-        note("no picture of the utilisation: no rank communicates over a wire, NVLink or a thread")
+        common.note("no picture of the utilisation: no rank communicates over a wire, NVLink or a thread")
     if packets is not None:
         figures |= plots.of_packets(packets, f"{run_result.name} over {run_result.transport}")
     if run_result.pairs is not None and run_result.pairs.bytes.any():
@@ -356,12 +307,12 @@ def _pictures(run_result: RunRecord) -> dict[str, Figure]:
     return figures
 
 
-def _load(scenario: str, settings: list[str], options: Options) -> LoadedScenario:
+def _load(scenario: str, settings: list[str], options: common.Options) -> LoadedScenario:
     """Load with `settings` and, over them, what options of the same name as a key gave."""
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
-    with naming_options(options):
-        return load(scenario, [*settings, *as_settings(options)])
+    with common.naming_options(options):
+        return load(scenario, [*settings, *common.as_settings(options)])
 
 
 def _show_engines(results: Sequence[RunRecord]) -> None:
@@ -373,7 +324,7 @@ def _show_engines(results: Sequence[RunRecord]) -> None:
     labels = (summaries[0]["engine"], summaries[1]["engine"])
     explaining = next(summary for summary in summaries if "queues" in summary)
     title = f"{results[0].name} over {results[0].transport}"
-    show(difference_text(title, labels, difference(*results), explaining))
+    common.show(difference_text(title, labels, difference(*results), explaining))
 
 
 def _transports(names: str) -> list[str]:
@@ -398,6 +349,6 @@ def _simulate(loaded: LoadedScenario, watch: Watch | None = None, *, matrix: boo
     from fabricsim.run.pipeline import pairs_of, simulate  # noqa: PLC0415  --help must not pay for it
 
     pairs = pairs_of(loaded) if matrix else None
-    with progress(loaded.scenario.name) as report:
+    with common.progress(loaded.scenario.name) as report:
         result = simulate(loaded, watch=watch, progress=report)
     return result if pairs is None else replace(result, pairs=pairs)

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fabricsim.cli.common import (
-    JsonOption,
-    ScenarioArgument,
-    SettingsOption,
-    check_output_folder,
-    note,
-    progress,
-    say,
-    show,
-)
+from fabricsim.cli import common
 from fabricsim.cli.sweep import SchedulerOption, WorkersOption, begin, cores, read_setting
 from fabricsim.cli.variants import axes
 from fabricsim.errors import InputError
@@ -57,9 +48,9 @@ RowOption = Annotated[
 
 
 def search(  # noqa: PLR0913  one parameter per option
-    scenario: ScenarioArgument,
+    scenario: common.ScenarioArgument,
     *,
-    settings: SettingsOption = None,
+    settings: common.SettingsOption = None,
     output: SearchFolderOption = None,
     row: RowOption = None,
     prices: PricesOption = None,
@@ -68,7 +59,7 @@ def search(  # noqa: PLR0913  one parameter per option
     exhaustive: ExhaustiveOption = False,
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Find the quickest layout of a job on all GPUs of its cluster, and say why each other one is out.
 
@@ -79,12 +70,12 @@ def search(  # noqa: PLR0913  one parameter per option
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
     from fabricsim.run.search.search import search as find  # noqa: PLC0415  as above
 
-    check_output_folder(output)
+    common.check_output_folder(output)
     budget = _budget(prices, most_cost, most_power)
     fixed, given = _sorted(settings or [])
     loaded = load(scenario, fixed) if row is None else load(*_row(scenario, row, fixed))
     folder = output or Path(f"{loaded.scenario.name}-search")
-    with progress(f"layouts of {loaded.scenario.name}") as report:
+    with common.progress(f"layouts of {loaded.scenario.name}") as report:
         found = find(
             loaded,
             folder,
@@ -98,13 +89,13 @@ def search(  # noqa: PLR0913  one parameter per option
     if budget is not None:
         found.files.extend(_draw(found, folder, loaded.scenario.name))
     for file in found.files:
-        note(f"wrote {file}")
+        common.note(f"wrote {file}")
     if as_json:
-        say(json.dumps(found.rows, indent=2, ensure_ascii=False, allow_nan=False))
+        common.say(json.dumps(found.rows, indent=2, ensure_ascii=False, allow_nan=False))
         return
     from fabricsim.report.swept import searched_text  # noqa: PLC0415  imports rich
 
-    show(*searched_text(found.rows, found.keys, found.layouts, found.simulated))
+    common.show(*searched_text(found.rows, found.keys, found.layouts, found.simulated))
 
 
 def _row(study: str, text: str, fixed: list[str]) -> tuple[str, list[str]]:
@@ -112,7 +103,7 @@ def _row(study: str, text: str, fixed: list[str]) -> tuple[str, list[str]]:
     from fabricsim.studies.frame.recipes import run_named  # noqa: PLC0415  --help must not pay for it
 
     run, step = run_named(study, text)
-    note(f"{study}: {run.name}: measured {step:.4g} s")
+    common.note(f"{study}: {run.name}: measured {step:.4g} s")
     return run.scenario, [*run.settings, *fixed]
 
 

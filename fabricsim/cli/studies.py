@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import (
-    JsonOption,
-    UncertaintyOption,
-    check_output_folder,
-    columns,
-    note,
-    output_folder,
-    progress,
-    say,
-    write_text,
-)
+from fabricsim.cli import common
 from fabricsim.errors import AbsentTracesError, InputError
 from fabricsim.studies import names
 
@@ -38,9 +28,9 @@ def validate(
     ] = None,
     *,
     engine: Annotated[str | None, typer.Option(metavar="NAME", help="Of dai2024: flow or packet.")] = None,
-    uncertainty: UncertaintyOption = None,
+    uncertainty: common.UncertaintyOption = None,
     output: OutputOption = None,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Hold predictions against measurements and other simulators.
 
@@ -48,7 +38,7 @@ def validate(
     the other, anthony2024 closed formulas of volumes.
     """
     chosen = _chosen(study, engine)
-    check_output_folder(output)
+    common.check_output_folder(output)
     done = []
     for each in chosen:
         try:
@@ -56,11 +46,11 @@ def validate(
         except AbsentTracesError as absent:
             if study is not None:
                 raise
-            note(f"left out {each.name}: {absent}")
+            common.note(f"left out {each.name}: {absent}")
     if as_json and study is not None:
-        say(done[0].to_json())
+        common.say(done[0].to_json())
     elif as_json:
-        say(json.dumps([json.loads(found.to_json()) for found in done], indent=2, ensure_ascii=False))
+        common.say(json.dumps([json.loads(found.to_json()) for found in done], indent=2, ensure_ascii=False))
 
 
 def _chosen(study: str | None, engine: str | None) -> list[Study]:
@@ -78,13 +68,13 @@ def _chosen(study: str | None, engine: str | None) -> list[Study]:
 def _validate(study: Study, uncertainty: int, output: Path | None, *, quiet: bool) -> Validation:
     from fabricsim.report.validation import to_text  # noqa: PLC0415  as above
 
-    with progress(f"validate {study.name}") as report:
+    with common.progress(f"validate {study.name}") as report:
         found = study.validate(report, uncertainty)
     if not quiet:
-        say(to_text(found, columns()))
+        common.say(to_text(found, common.columns()))
     if output is not None:
-        path = output_folder(output) / f"{found.study}.json"
-        write_text(path, found.to_json() + "\n")
+        path = common.output_folder(output) / f"{found.study}.json"
+        common.write_text(path, found.to_json() + "\n")
         for written in (path, *study.draw(found, output)):
-            note(f"wrote {written}")
+            common.note(f"wrote {written}")
     return found

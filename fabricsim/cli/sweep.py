@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fabricsim.cli.common import (
-    JsonOption,
-    SettingsOption,
-    check_output_folder,
-    note,
-    progress,
-    say,
-    show,
-)
+from fabricsim.cli import common
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,20 +42,20 @@ SchedulerOption = Annotated[
 def sweep(  # noqa: PLR0913  one parameter per option
     study: StudyArgument,
     *,
-    settings: SettingsOption = None,
+    settings: common.SettingsOption = None,
     output: SweepFolderOption = None,
     resume: ResumeOption = False,
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Make every Nth run only, from the Ith on.")] = None,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Run a scenario, traffic, a benchmark or a replay with many values of some keys, on all cores or a cluster."""
     workers = workers or cores()
     begin(workers, scheduler)
     from fabricsim.run.sweeps import sweep as sweeps  # noqa: PLC0415  --help must not pay for it
 
-    check_output_folder(output)
+    common.check_output_folder(output)
     part = None if shard is None else sweeps.Shard.parse(shard)
     found = sweeps.read(study, dict(map(read_setting, settings or [])))
     folder = output or Path(found.name)
@@ -80,7 +72,7 @@ def sweep(  # noqa: PLR0913  one parameter per option
         )
     _draw(result, folder)
     for file in result.files:
-        note(f"wrote {file}")
+        common.note(f"wrote {file}")
     _finish(result, time.monotonic() - began, as_json=as_json)
 
 
@@ -113,7 +105,7 @@ def read_setting(text: str) -> tuple[str, Any]:
 def reporting(label: str) -> Iterator[Callable[[Progress], None]]:
     """Show a bar with the time left; if standard error is no terminal, a line now and then."""
     began = said = time.monotonic()
-    with progress(label) as bar:
+    with common.progress(label) as bar:
 
         def report(state: Progress) -> None:
             nonlocal said
@@ -123,7 +115,7 @@ def reporting(label: str) -> Iterator[Callable[[Progress], None]]:
                 said, made = now, state.done - state.known
                 left = (now - began) * (state.total - state.done) / max(1, made)
                 failed = f", {state.failed:,} failed" if state.failed else ""
-                note(f"{label}: {state.done:,} done{failed}, about {left:.0f} s left")
+                common.note(f"{label}: {state.done:,} done{failed}, about {left:.0f} s left")
 
         yield report
 
@@ -144,14 +136,16 @@ def _finish(result: SweepResult, took: float, *, as_json: bool) -> None:
     state = result.progress
     failures = [row for row in result.rows if row["status"] == "failed"]
     if as_json:
-        say(json.dumps(result.rows, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+        common.say(json.dumps(result.rows, indent=2, ensure_ascii=False, allow_nan=False, default=str))
     else:
         from fabricsim.report.swept import swept_text  # noqa: PLC0415  imports rich
 
         varied = list(dict.fromkeys(key for point in result.sweep.points for key in point))
-        show(*swept_text(result.rows, varied))
-    known = f", {state.known:,} were there" if state.known else ""
-    note(f"{state.done:,} runs in {took:.1f} s: {state.done - state.failed:,} done, {state.failed:,} failed{known}")
+        common.show(*swept_text(result.rows, varied))
+    more = f", {state.known:,} were there" if state.known else ""
+    common.note(
+        f"{state.done:,} runs in {took:.1f} s: {state.done - state.failed:,} done, {state.failed:,} failed{more}"
+    )
     if len(failures) == len(result.rows):
         msg = f"every run failed; the first: {failures[0]['error']}"
         raise InputError(msg)

@@ -10,30 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import (
-    EngineOption,
-    JsonOption,
-    PcapOption,
-    SettingsOption,
-    TapOption,
-    as_settings,
-    check_output_folder,
-    naming_options,
-    note,
-    output_folder,
-    preset,
-    progress,
-    save,
-    show_traffic,
-    watched,
-    write_text,
-)
+from fabricsim.cli import common
 from fabricsim.errors import InputError, ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.cli.common import Options
     from fabricsim.results.traffic import Matrix, TrafficRecord
 
 _MATRIX = "CSV or htsim connection matrix, or a pattern: permutation, incast, all-to-all, ring or poisson."
@@ -42,15 +24,9 @@ _BARE = "ideal-16"
 
 MatrixArgument = Annotated[str, typer.Argument(metavar="MATRIX", help=_MATRIX)]
 FabricArgument = Annotated[str | None, typer.Argument(metavar="SCENARIO", help=_SCENARIO)]
-ClusterOption = Annotated[str | None, preset("clusters", "Cluster of the library.")]
-NetworkOption = Annotated[str | None, preset("fabrics", "Fabric of the library.")]
-TransportOption = Annotated[str | None, preset("transports", "Transport of the library.")]
-SizeOption = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Size of each flow, or a distribution: websearch, hadoop, ...")
-]
-FlowsOption = Annotated[int | None, typer.Option(metavar="N", help="Flows of incast, permutation or poisson.")]
-LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Load of poisson, relative to the hosts' links.")]
-SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")]
+ClusterOption = Annotated[str | None, common.preset("clusters", "Cluster of the library.")]
+NetworkOption = Annotated[str | None, common.preset("fabrics", "Fabric of the library.")]
+TransportOption = Annotated[str | None, common.preset("transports", "Transport of the library.")]
 
 OutputOption = Annotated[
     Path | None,
@@ -64,32 +40,32 @@ def traffic(  # noqa: PLR0913  one parameter per option
     matrix: MatrixArgument,
     scenario: FabricArgument = None,
     *,
-    settings: SettingsOption = None,
+    settings: common.SettingsOption = None,
     cluster: ClusterOption = None,
     fabric: NetworkOption = None,
     transport: TransportOption = None,
-    size: SizeOption = None,
-    flows: FlowsOption = None,
-    load: LoadOption = None,
-    engine: EngineOption = None,
-    seed: SeedOption = None,
-    tap: TapOption = None,
-    pcap: PcapOption = None,
+    size: common.SizeOption = None,
+    flows: common.FlowsOption = None,
+    load: common.LoadOption = None,
+    engine: common.EngineOption = None,
+    seed: common.SeedOption = None,
+    tap: common.TapOption = None,
+    pcap: common.PcapOption = None,
     output: OutputOption = None,
-    as_json: JsonOption = False,
+    as_json: common.JsonOption = False,
 ) -> None:
     """Send a traffic matrix and print flow completion times."""
     from fabricsim.run.pipeline import load as load_scenario  # noqa: PLC0415  --help must not pay for it
     from fabricsim.run.traffic import read, request, simulate  # noqa: PLC0415  as above
 
-    check_output_folder(output)
-    watch = watched(tap, pcap, output)
+    common.check_output_folder(output)
+    watch = common.watched(tap, pcap, output)
     demand = read(matrix)
     if demand is not None:
         _refuse(matrix, {"--size": size, "--flows": flows, "--load": load})
-    parts: Options = {"cluster": cluster, "fabric": fabric, "transport": transport}  # which --set then changes
-    rest: Options = {"engine": engine, "seed": seed}
-    overrides = as_settings(parts)
+    parts: common.Options = {"cluster": cluster, "fabric": fabric, "transport": transport}  # which --set then changes
+    rest: common.Options = {"engine": engine, "seed": seed}
+    overrides = common.as_settings(parts)
     if scenario is None:
         overrides.append(f"name={cluster or 'ideal'}/{fabric or 'single-switch'}")
     sizing = demand if scenario is None and cluster is None else None
@@ -97,12 +73,12 @@ def traffic(  # noqa: PLR0913  one parameter per option
         overrides.append(f"cluster.hosts={sizing.endpoints}")
     if any(setting.startswith("cluster") for setting in settings or []):
         sizing = None
-    with naming_options(parts | rest), _naming_line(matrix, sizing):
-        loaded = load_scenario(scenario or _BARE, [*overrides, *(settings or []), *as_settings(rest)])
+    with common.naming_options(parts | rest), _naming_line(matrix, sizing):
+        loaded = load_scenario(scenario or _BARE, [*overrides, *(settings or []), *common.as_settings(rest)])
     found = loaded.scenario
     if demand is None:
         demand = request(matrix, found, size=size, flows=flows, load=load)
-    with progress(f"{demand.name} on {found.name}") as report:
+    with common.progress(f"{demand.name} on {found.name}") as report:
         result = simulate(found, demand, watch=watch, progress=report)
     _finish(replace(result, source=loaded.source, resolved=loaded.resolved), output, as_json=as_json)
 
@@ -139,14 +115,14 @@ def _finish(result: TrafficRecord, output: Path | None, *, as_json: bool) -> Non
         from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
         text = json.dumps(summarise_traffic(result), indent=2, ensure_ascii=False, allow_nan=False)
-        folder, stem = output_folder(output), _stem(result)
-        write_text(folder / f"{stem}.json", text + "\n")
-        note(f"wrote {folder / f'{stem}.json'}")
+        folder, stem = common.output_folder(output), _stem(result)
+        common.write_text(folder / f"{stem}.json", text + "\n")
+        common.note(f"wrote {folder / f'{stem}.json'}")
         for name, figure in plots.of_traffic(result).items():
             plots.save(figure, folder / f"{stem}-{name}.png")
-            note(f"wrote {folder / f'{stem}-{name}.png'}")
-        save(result, folder / f"{stem}.h5")
-    show_traffic(result, as_json=as_json)
+            common.note(f"wrote {folder / f'{stem}-{name}.png'}")
+        common.save(result, folder / f"{stem}.h5")
+    common.show_traffic(result, as_json=as_json)
 
 
 def _stem(result: TrafficRecord) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 FORMAT = "fabricsim result"
 """Value of the root attribute ``format``."""
 TRAFFIC_FORMAT = "fabricsim traffic"
@@ -38,6 +40,11 @@ class ColumnGroup:
     group: str
     index: Column
     columns: tuple[Column, ...]
+
+    @property
+    def record(self) -> np.dtype[np.void]:
+        """Type of a row of numbers."""
+        return np.dtype([(column.name, column.kind) for column in self.columns], align=True)
 
 
 OPS = ColumnGroup(

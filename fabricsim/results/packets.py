@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from fabricsim.results import columns
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
@@ -14,37 +15,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-WIRE = np.dtype(
-    [
-        ("packets", np.int64),  # sent, retransmissions and acknowledgements included
-        ("bytes", np.int64),  # of these, on the wire
-        ("deepest", np.int64),  # most bytes that waited, the packet being sent included
-        ("marks", np.int64),  # packets that ECN marked
-        ("drops", np.int64),  # packets that a full queue did not take
-        ("errors", np.int64),  # packets lost by bit errors or a failed link
-        ("trims", np.int64),  # packets whose payload a full queue cut off
-        ("pauses", np.int64),  # PAUSE frames that stopped it
-        ("paused", np.int64),  # time that some class was stopped, ps
-    ],
-    align=True,
-)
+WIRE = columns.WIRES.record
 """What happened at one direction of a cable and the egress queue before it."""
 
-ENTRY = np.dtype(
-    [
-        ("time", np.int64),  # at which its first bit leaves, or it is lost, ps
-        ("wire", np.int32),  # index into the wires of the log
-        ("flow", np.int32),  # index into the flows of the log
-        ("number", np.int32),  # of a data packet; on others the next number awaited
-        ("echo", np.int32),  # number of the packet that is answered
-        ("bytes", np.int32),  # on the wire
-        ("kind", np.int8),  # as in `fabricsim.records.packet.PACKET`
-        ("state", np.int8),  # as there
-        ("fate", np.int8),  # as in `fabricsim.records.packet.LOG`
-    ],
-    align=True,
-)
-"""One packet on one wire."""
+ENTRY = columns.LOG.record
+"""One packet on one wire; ``kind``, ``state`` and ``fate`` as in `fabricsim.records.packet`."""
 
 MOST_CONGESTED = 10
 """Wires that a summary names at most."""
