@@ -35,7 +35,6 @@ _SHARPER = 0.7  # share of the error assumed of a row below which the fit is rep
 _LEAST_ERROR = 0.02
 """Relative error of a row that is assumed at least: no model is right to the digits that a table prints."""
 _DAMPINGS = 6
-_CONFIDENT = 0.95
 _LOOSE = 0.3  # share of what was uncertain before that may be left where data is said to determine a parameter
 
 

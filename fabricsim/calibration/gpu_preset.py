@@ -12,6 +12,7 @@ from fabricsim.errors import InputError
 from fabricsim.scenario import library
 from fabricsim.scenario.include import is_file_name
 from fabricsim.scenario.load import load
+from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Gpu
 
 _BASE = "hkbu"  # a scenario to look up and check GPUs in
-_PS_PER_US = 1e6
 
 
 def gpu_of(name: str) -> Gpu:
@@ -83,13 +83,13 @@ def _lines(each: KernelTime, found: KernelTimes) -> Iterator[str]:
         yield f"precision = {json.dumps(each.what.precision)}"
         if each.what.causal is not None:
             yield f"causal = {json.dumps(each.what.causal)}"
-    yield f'time = "{each.median / _PS_PER_US:.3f}us" # {_source(each, found)}'
+    yield f'time = "{each.median / PS_PER_US:.3f}us" # {_source(each, found)}'
 
 
 def _source(each: KernelTime, found: KernelTimes) -> str:
     count = len(each.times)
     trace = f"trace {Path(found.sources[0]).name}" if len(found.sources) == 1 else f"{len(found.sources)} traces"
-    first, third = (f"{time / _PS_PER_US:.3f}" for time in each.quartiles)
+    first, third = (f"{time / PS_PER_US:.3f}" for time in each.quartiles)
     times = "once" if count == 1 else f"{count} times, quartiles {first} and {third}us"
     if each.beside:
         return f"measured, {trace}, {times}, always beside another kernel"

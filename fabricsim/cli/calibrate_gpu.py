@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.cli.common import note, progress, say, show
 from fabricsim.errors import InputError
+from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Gpu
 
 _LISTED = 10  # operators that match nothing of which so many are shown
-_PS_PER_US = 1e6
 
 
 def are_kernel_traces(logs: Sequence[str]) -> bool:
@@ -138,7 +138,7 @@ def _as_json(found: KernelTimes, gpu: Gpu) -> dict[str, Any]:
         "covered": found.matched / found.total,
         "kinds": [_kind(kind, kernels, gpu) for kind, kernels in _of_kind(found).items()],
         "kernels": [_kernel(each, gpu) for each in found.kernels],
-        "unmatched": [{**each._asdict(), "time": each.time / _PS_PER_US} for each in found.unmatched],
+        "unmatched": [{**each._asdict(), "time": each.time / PS_PER_US} for each in found.unmatched],
         "warnings": list(found.warnings(gpu)),
     }
 
@@ -157,8 +157,8 @@ def _kernel(each: KernelTime, gpu: Gpu) -> dict[str, Any]:
         "bytes": one.traffic,
         "causal": each.what.causal,
         "calls": len(each.times),
-        "median_us": each.median / _PS_PER_US,
-        "quartiles_us": [time / _PS_PER_US for time in each.quartiles],
+        "median_us": each.median / PS_PER_US,
+        "quartiles_us": [time / PS_PER_US for time in each.quartiles],
         "beside_others": each.beside,
         "roofline_over_measured": each.ratio(gpu),
     }

@@ -18,6 +18,7 @@ from fabricsim.files.sources import sources
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.chakra.own import PREFIX, by_name
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP, WireError, decode_metadata, decode_node, messages
+from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,6 @@ _DURATION = f"{PREFIX}duration_ps"
 _WANTED = frozenset(name.encode() for name in ("comm_src", "comm_dst", "comm_size", "comm_tag", _DURATION))
 """Names of the attributes of nodes that are read."""
 _MOST_BYTES, _MOST_RANK, _MOST_TAG = 2**50, 10**6, 2**63 - 1
-_PS_PER_US = 10**6
 
 
 class ChakraWork(NamedTuple):
@@ -192,9 +192,9 @@ class _Reader:
     def _duration(self, node: ChakraNode, attributes: Attributes) -> int:
         if _DURATION in attributes:
             return self._count(node, attributes, _DURATION, CLOCK_END)
-        if node.duration * _PS_PER_US > CLOCK_END:
+        if node.duration * PS_PER_US > CLOCK_END:
             self._refuse(node, f"takes {node.duration} µs; no operation takes 92 days")
-        return node.duration * _PS_PER_US
+        return node.duration * PS_PER_US
 
     def _count(self, node: ChakraNode, attributes: Attributes, key: str, most: int, least: int = 0) -> int:
         if key not in attributes:

@@ -11,7 +11,7 @@ from fabricsim.collectives import by_host, template
 from fabricsim.collectives.base import Group, counted
 from fabricsim.records.program import NONE
 from fabricsim.results.pairs import Pairs
-from fabricsim.workload.tally import kinds, plan_kinds
+from fabricsim.workload.tally import plan_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choose
     from fabricsim.workload.compile import JobPlan
-    from fabricsim.workload.program import Call, Program
+    from fabricsim.workload.program import Call
 
 
 class _Shares(NamedTuple):
@@ -43,12 +43,6 @@ def plan_pairs(plan: JobPlan, choose: Choose, ranks_per_host: int, domain: int) 
     """
     calls = ((call, times, plan.placement.images(call.dimension, call.ranks)) for call, times in plan_kinds(plan))
     return _added(calls, plan.ranks, choose, ranks_per_host, domain)
-
-
-def program_pairs(program: Program, choose: Choose, ranks_per_host: int, domain: int) -> Pairs:
-    """Add up the same of a program that has all its ranks, such as that of a trace."""
-    calls = ((call, times, np.array([call.ranks], np.int32)) for call, times in kinds(program))
-    return _added(calls, program.ranks, choose, ranks_per_host, domain)
 
 
 def _added(

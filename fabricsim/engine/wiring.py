@@ -449,10 +449,6 @@ class Wiring:
                 resource = int(hop["resource"])
                 demand[resource] = demand.get(resource, 0.0) + float(hop["cost"]) * share
 
-    def template_of(self, communicator: int) -> Template:
-        """Return what the members of a communicator do."""
-        return self._made[communicator][1]
-
     def resources_of(self, communicator: int) -> set[int]:
         """Resources that the messages of a communicator cross."""
         routes = set(self.routes_of(communicator)) - {NONE}

@@ -25,7 +25,6 @@ MOST_MEMBERS = 100_000
 _HEAD = 64 * 2**10
 _CHUNK = 2**20
 _XZ_MEMORY = 192 * 2**20  # ``xz -9`` needs 65 MiB; the format lets a hostile header ask for 4 GiB
-_XZ_MAGIC = b"\xfd7zXZ\x00"
 _TAR_MAGIC, _TAR_PLACE = b"ustar", 257
 _DAMAGES = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError)
 _BESIDE = frozenset({".py", ".sh", ".md", ".rst", ".ipynb", ".pdf", ".png", ".svg", ".html"})

@@ -10,9 +10,6 @@ from typing import TypedDict
 
 from fabricsim.errors import InputError
 
-MTBF = 16_384 * 54 * 86_400 / 419
-"""Mean time between failures of a GPU and its share of host and network, s: 50,676 h. 419 unexpected interruptions of a
-training on 16,384 H100 in 54 days ("The Llama 3 Herd of Models", 2024)."""
 _MOST_FAILURES = 10_000_000
 
 

@@ -25,6 +25,7 @@ from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.kineto.messages import MOST_RANKS
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, COPY, WAIT, Communication, RecordingBuilder
+from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ _ITEM = {
 _NEGOTIATE, _INTO, _FUSED = "NEGOTIATE_", "MEMCPY_IN_FUSION_BUFFER", "FUSION_BUFFER"
 _HOST_BUFFER = ("MEMCPY_IN_HOST_BUFFER", "MEMCPY_OUT_HOST_BUFFER")
 _DEEPEST = 64
-_PS_PER_US, _NS_PER_US = 1_000_000, 1000
+_NS_PER_US = 1000
 
 Time = Annotated[int, msgspec.Meta(ge=0, lt=2**62 // 10**6)]
 
@@ -244,8 +245,8 @@ class _Timeline:
             kind,
             self.builder.lane("any", lane),
             activity.name,
-            start=activity.start * _PS_PER_US,
-            duration=(activity.end - activity.start) * _PS_PER_US,
+            start=activity.start * PS_PER_US,
+            duration=(activity.end - activity.start) * PS_PER_US,
         )
 
     def _close(self, tensor: _Tensor, args: dict[str, Any]) -> None:
@@ -317,8 +318,8 @@ class _Timeline:
             builder.lane("stream", "communications"),
             exchange.name,
             communication=what,
-            start=exchange.start * _PS_PER_US,
-            duration=(exchange.end - exchange.start) * _PS_PER_US,
+            start=exchange.start * PS_PER_US,
+            duration=(exchange.end - exchange.start) * PS_PER_US,
         )
         if what is not None:
             self.sizeless += what.size == NONE

@@ -21,6 +21,7 @@ from fabricsim.traces.form import Form
 from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, Communication, RecordingBuilder
+from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +35,8 @@ _MOST_SIZE = 2**53
 
 _PARTS = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 """Operations of which the plugin counts the part of one rank."""
-_US_PER_S, _PS_PER_US, _NS_PER_US = 1e6, 1_000_000, 1000
-_LAST = CLOCK_END // _PS_PER_US
+_US_PER_S, _NS_PER_US = 1e6, 1000
+_LAST = CLOCK_END // PS_PER_US
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=_MOST_SIZE)]
 Time = Annotated[float, msgspec.Meta(ge=0, le=_LAST)]
@@ -242,8 +243,8 @@ def _recording(process: _Process, largest: InspectedOp) -> Recording:
             builder.lane("stream", f"communications of {row.group}"),
             row.name,
             communication=Communication(row.operation, group, row.size, peer=peer),
-            start=NONE if row.start == NONE else (row.start - origin) * _PS_PER_US,
-            duration=round(row.seconds * _US_PER_S) * _PS_PER_US,
+            start=NONE if row.start == NONE else (row.start - origin) * PS_PER_US,
+            duration=round(row.seconds * _US_PER_S) * PS_PER_US,
         )
     builder.missing["what the rank computes: only operations of NCCL are recorded"] = None
     builder.missing["ranks in the job: taken as those in the largest communicator"] = None

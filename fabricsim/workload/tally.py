@@ -51,14 +51,6 @@ class EqualCalls(NamedTuple):
         return TURNS[self.collective] * senders * self.size * self.times
 
 
-def program_calls(program: Program) -> Iterator[EqualCalls]:
-    """Count the calls of a program, equal ones together, in order of their first appearance."""
-    counts: Counter[tuple[str, str, int, int]] = Counter()
-    for call, times in kinds(program):
-        counts[call.dimension, call.collective, len(call.ranks), call.size] += times
-    return (EqualCalls(*key, count) for key, count in counts.items())
-
-
 def kinds(program: Program) -> Iterator[tuple[Call, int]]:
     """Give the calls of a program, equal ones together, in order of their first appearance, and how many there are."""
     times = np.bincount(program.calls.kind, minlength=len(program.calls.kinds))

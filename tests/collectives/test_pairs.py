@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim.collectives.nccl.plan import chooser
-from fabricsim.collectives.pairs import plan_pairs, program_pairs
+from fabricsim.collectives.pairs import plan_pairs
 from fabricsim.results.pairs import Pairs, summarise_pairs
 from fabricsim.run.pipeline import build_plan, load, pairs_of, program
 from fabricsim.workload.tally import plan_calls
+from tests.reference.program_calls import program_pairs
 
 SMALL = ["job.model.layers=4", "cluster.hosts=8"]
 

@@ -14,8 +14,8 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.workload.compile import compile_job
-from fabricsim.workload.tally import program_calls
 from fabricsim.workload.volumes import closed_forms
+from tests.reference.program_calls import program_calls
 from tests.reference.scenarios import ideal_scenario
 
 Make = Callable[..., Scenario]

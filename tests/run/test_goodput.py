@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fabricsim.errors import InputError
-from fabricsim.run.goodput import MTBF, Reliability, simulate_failures
+from fabricsim.run.goodput import Reliability, simulate_failures
 
 HOUR = 3600.0
 JOB = Reliability(
@@ -50,10 +50,6 @@ def test_spares_are_waited_for() -> None:
     # Each failure is waited for until its GPU is back: a cycle of failure and repair.
     assert none["goodput"] == pytest.approx(enough["goodput"] * 5 / (5 + 24), rel=0.1)
     assert none["goodput"] < one["goodput"] < enough["goodput"]
-
-
-def test_a_failure_of_a_gpu_that_is_known_is_as_often_as_measured() -> None:
-    assert pytest.approx(54 * 24 * HOUR / 419) == MTBF / 16_384
 
 
 def test_too_many_failures_are_refused() -> None:

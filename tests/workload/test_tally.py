@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.workload.compile import compile_job
 from fabricsim.workload.links import TURNS
-from fabricsim.workload.tally import EqualCalls, program_calls, tally
+from fabricsim.workload.tally import EqualCalls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 from tests.reference.jobs import make_job
+from tests.reference.program_calls import program_calls
 
 CALLS = st.lists(
     st.builds(

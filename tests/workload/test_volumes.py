@@ -12,9 +12,10 @@ from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job, Model
 from fabricsim.workload.compile import JobPlan, compile_job
 from fabricsim.workload.shapes import parameters
-from fabricsim.workload.tally import Volumes, plan_calls, program_calls, tally
+from fabricsim.workload.tally import Volumes, plan_calls, tally
 from fabricsim.workload.volumes import closed_forms
 from tests.reference.jobs import make_job, make_model
+from tests.reference.program_calls import program_calls
 
 SHAPES = settings(max_examples=30)
 

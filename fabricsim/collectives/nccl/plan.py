@@ -18,7 +18,7 @@ from fabricsim.collectives.nccl.trees import one_after_the_other, splits
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
 from fabricsim.collectives.nccl.tuning import PAYLOAD, PROTOCOLS, tuning
 from fabricsim.scenario.collectives import PAIRED, is_described
-from fabricsim.units import PS_PER_S
+from fabricsim.units import PS_PER_S, PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,6 @@ APART = 2.14
 """us of a network hop in NCCL's tables that the engine models apart: adapter latency and posting (1 us each), one EDR
 switch (90 ns) and two cables of 5 m (50 ns)."""
 _FINEST = 64  # denominator of the share: lines stay short
-_PS_PER_US = PS_PER_S // 10**6
 _ENGINE: Mapping[Algorithm, str] = {name: name.replace("-", "_") for name in NAMES}
 """The engine's name of each algorithm of NCCL."""
 _WINDOWS = (FIFO_STEPS, FIFO_STEPS // RING_STEPS)
@@ -99,7 +98,7 @@ class NcclPlan:
         return len({rank // self._cluster.gpus_per_host for rank in ranks})
 
     def _describe(self, ranks: int, hosts: int) -> GroupShape:
-        adapter = self._settings.adapter_latency / _PS_PER_US
+        adapter = self._settings.adapter_latency / PS_PER_US
         found = describe(self._cluster, ranks, hosts, network=self._network, tuning=self._tuning, adapter=adapter)
         most, least = self._settings.max_channels, self._settings.min_channels
         channels = found.channels if most is None else min(found.channels, most)
@@ -303,7 +302,7 @@ class NcclPlan:
         base = self._tuning.base[algorithm][PROTOCOLS.index(protocol)]
         if algorithm == "tree" and protocol == "simple" and self._tuning.version < (2, 23):
             base = self._tuning.base["ring"][PROTOCOLS.index("simple")]
-        return round(base * _PS_PER_US)
+        return round(base * PS_PER_US)
 
     def _step(self, link: Link, algorithm: Algorithm, protocol: Protocol, group: GroupShape) -> int:
         """Look up the fixed time of a message, ps.
@@ -322,13 +321,13 @@ class NcclPlan:
             if self._measured is not None and self._measured.step is not None:
                 return self._measured.step
             # src/transport/net_socket.cc: the size goes ahead on a connection of its own, in calls of its own
-            return round(max(0.0, hop - APART) * _PS_PER_US) + (self._overhead if self._sockets else 0)
+            return round(max(0.0, hop - APART) * PS_PER_US) + (self._overhead if self._sockets else 0)
         if algorithm in ("nvls", "nvls-tree"):
             hop /= _NVLS_MESSAGES
             if self._gpu.nccl_step is not None:
                 hop *= self._gpu.nccl_step / _HOPPER_STEP
         factor = constants.ll_hop if protocol == "ll" and group.hosts > 1 else 1.0
-        return round(hop * factor * _PS_PER_US)
+        return round(hop * factor * PS_PER_US)
 
 
 def _latency(measured: NcclProtocol, algorithm: str) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from fabricsim.errors import FabricsimWarning
 from fabricsim.records.program import NONE
 from fabricsim.transports.dispatch import hook
-from fabricsim.units import PS_PER_S, human_seconds, seconds
+from fabricsim.units import PS_PER_S, PS_PER_US, human_seconds, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.engine.packet.state import PacketState
-
-_PS_PER_US = 1_000_000
 
 
 class _Flow(NamedTuple):
@@ -91,7 +89,7 @@ class DelayTargets:
     def _warn(self, record: np.void, flow: _Flow) -> None:
         key = self._choice.delay_key or ""
         target = self._target(flow)
-        wanted = int((self._law[key] + flow.round_trip - target) // _PS_PER_US) + 1
+        wanted = int((self._law[key] + flow.round_trip - target) // PS_PER_US) + 1
         ends = f"from {self._nodes[record['source']]} to {self._nodes[record['target']]}"
         problem = f"{self._transport} aims at a round trip of {_text(target)} at most"
         reason = f"that {ends} takes {_text(flow.round_trip)} on idle links already"

@@ -9,6 +9,7 @@ import numpy as np
 
 from fabricsim.jit.compile import kernel
 from fabricsim.records.program import NONE
+from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 MICROSECONDS = 0
 _MOST_DIGITS = 19  # of 64 bits
 _MOST_BYTES = 20  # of a number: 19 digits and a point
-_PS_PER_US = 10**6
 _POINT = ord(".")
 _TEN, _ZERO = np.uint64(10), np.uint64(ord("0"))  # without a sign to look at, a division takes half the time
 _BLOCK = 16
@@ -90,10 +90,10 @@ def _write(
                 continue
             number = numbers[line, column]
             if digits == MICROSECONDS:
-                whole = number // _PS_PER_US
+                whole = number // PS_PER_US
                 at = _write_number(text, at, whole, 1)
                 text[at] = _POINT
-                at = _write_number(text, at + 1, number - whole * _PS_PER_US, 6)
+                at = _write_number(text, at + 1, number - whole * PS_PER_US, 6)
             else:
                 at = _write_number(text, at, number, digits)
     return at

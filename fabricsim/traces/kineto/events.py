@@ -16,6 +16,7 @@ from fabricsim.traces.kineto import trace_events as scanner
 from fabricsim.traces.kineto.file import KinetoFile, Window, decoded
 from fabricsim.traces.kineto.inputs import Inputs, inputs_of
 from fabricsim.traces.kineto.messages import Note, note_of, operation_of_kernel
+from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,6 @@ ROW = np.dtype(
 """An event that matters."""
 
 _ON_DEVICE = (scanner.KERNEL, scanner.COPY, scanner.SYNC)
-_PS_PER_US = 10**6
 _STEP = re.compile(r"ProfilerStep\s?#(\d{1,15})")
 
 
@@ -147,8 +147,8 @@ class _Collector:
         start, duration = scanner.picoseconds(event.ts), scanner.picoseconds(event.dur)
         if start is not None:
             if self.origin is None:
-                self.origin = start // _PS_PER_US
-            start -= self.origin * _PS_PER_US
+                self.origin = start // PS_PER_US
+            start -= self.origin * PS_PER_US
         if start is None or not scanner.is_near(start):
             self._refuse(event, number, "ts")
         if duration is None or not scanner.is_near(duration):

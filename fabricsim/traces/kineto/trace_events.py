@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from fabricsim.records.program import NONE
+from fabricsim.units import PS_PER_US
 
 KERNEL, COPY, CALL, SYNC, OPERATOR, ANNOTATION = range(6)
 """Categories."""
@@ -36,7 +37,6 @@ PLAIN, PARAMETERS, COLLECTIVE, STEP = range(4)
 _COLLECTIVES, _STEP = ("nccl:", "xccl:", "hccl:"), "Profiler"
 _FARTHEST = 4_000_000_000_000  # us, 46 days: an int64 of ps holds twice as much
 _LATEST = 4_000_000_000_000_000  # us, the year 2096: an int64 of ns holds twice as much
-_PS_PER_US = 10**6
 _MOST_INTEGER = 10**18
 _NOTHING = msgspec.Raw(b"null")
 
@@ -108,9 +108,9 @@ def picoseconds(raw: msgspec.Raw) -> int | None:
         value = Decimal(bytes(raw).decode())
     except (InvalidOperation, UnicodeDecodeError):
         return None
-    return int(value * _PS_PER_US) if -_LATEST < value < _LATEST else None
+    return int(value * PS_PER_US) if -_LATEST < value < _LATEST else None
 
 
 def is_near(time: int) -> bool:
     """Whether a time after the first one fits, in ps."""
-    return -_FARTHEST * _PS_PER_US < time < _FARTHEST * _PS_PER_US
+    return -_FARTHEST * PS_PER_US < time < _FARTHEST * PS_PER_US
