@@ -49,7 +49,6 @@ _PS_PER_S = 10**12
 class ChakraAlgorithm:
     """An algorithm for one group.
 
-    `template`: what each rank does.
     `most`: parts of the buffer in the largest message, of which there are ``template.shards``.
     `reduction_rate`: bytes/s of the computations that follow receives, all together; 0 if they take no time.
     """
@@ -64,7 +63,6 @@ def read(name: str, collective: str, members: int) -> ChakraAlgorithm:
     """Read an algorithm.
 
     `name`: as `fabricsim.scenario.collectives.chakra_files` takes it.
-    `collective`: what it is to carry out.
     `members`: ranks of the group, which are those of the files.
     Raises InputError if the files are for something else, do not fit together, or cannot carry out the collective.
     """

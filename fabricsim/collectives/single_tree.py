@@ -24,7 +24,7 @@ def split_all_reduce(group: Group) -> Template:
 def all_reduce(group: Group, *, split: bool = False) -> Template:
     """All of the data up and down one tree."""
     builder = Builder(len(group.hosts), shards=1, strands=2)
-    hung = dict(enumerate(over_hosts(group, binary_parents(len(group.on_host)), split=split)))
+    hung = dict(enumerate(over_hosts(group.on_host, binary_parents(len(group.on_host)), split=split)))
     add_tree(builder, hung, 0, 0, 1)
     return builder.build()
 

@@ -20,7 +20,7 @@ from fabricsim.collectives.builder import Builder
 from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fabricsim.collectives.base import Group, Template
 
@@ -38,26 +38,29 @@ def binary_parents(nodes: int) -> Parents:
     return parents
 
 
-def double_parents(nodes: int) -> tuple[Parents, Parents]:
-    """Parents in both trees: the second is the first mirrored, or shifted by one where `nodes` is odd."""
+def double_parents(nodes: int, *, mirrored_when_even: bool = True) -> tuple[Parents, Parents]:
+    """Parents in both trees: the second is the first mirrored, or shifted by one.
+
+    `mirrored_when_even`: which of the two holds for an even number of nodes; the other holds for an odd one.
+    """
     first = binary_parents(nodes)
     second: Parents = [None] * nodes
     for node, parent in enumerate(first):
-        if parent is not None and nodes % 2 == 0:
+        if parent is not None and (nodes % 2 == 0) == mirrored_when_even:
             second[nodes - 1 - node] = nodes - 1 - parent
         elif parent is not None:
             second[(node + 1) % nodes] = (parent + 1) % nodes
     return first, second
 
 
-def over_hosts(group: Group, parents: Parents, *, split: bool = False) -> Parents:
+def over_hosts(on_hosts: Sequence[Sequence[int]], parents: Parents, *, split: bool = False) -> Parents:
     """Hang the members of each host in a chain below its first one, and these in the tree of hosts.
 
     `split`: whether the hosts below hang on the second member of the chain: the first talks to the parent alone.
     """
-    members: Parents = [None] * len(group.hosts)
-    heads = [on_host[min(int(split), len(on_host) - 1)] for on_host in group.on_host]
-    for host, on_host in enumerate(group.on_host):
+    members: Parents = [None] * sum(map(len, on_hosts))
+    heads = [on_host[min(int(split), len(on_host) - 1)] for on_host in on_hosts]
+    for host, on_host in enumerate(on_hosts):
         for above, below in pairwise(on_host):
             members[below] = above
         parent = parents[host]
@@ -95,19 +98,9 @@ def all_reduce(group: Group, *, split: bool = False) -> Template:
     """Half of the data up and down each of two trees."""
     builder = Builder(len(group.hosts), shards=2, strands=4)
     for number, parents in enumerate(double_parents(len(group.on_host))):
-        hung = dict(enumerate(over_hosts(group, parents, split=split)))
+        hung = dict(enumerate(over_hosts(group.on_host, parents, split=split)))
         add_tree(builder, hung, number, 2 * number, 2 * number + 1)
     return builder.build()
-
-
-def depth(parents: Parents) -> int:
-    """Edges from the root to the deepest node."""
-
-    def above(node: int) -> int:
-        parent = parents[node]
-        return 0 if parent is None else 1 + above(parent)
-
-    return max(above(node) for node in range(len(parents)))
 
 
 ALGORITHM = (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
-from fabricsim.engine.choosing import choosing
+from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.engine.failures import Failures
 from fabricsim.engine.flow.world import World
 from fabricsim.engine.wiring import Wiring
@@ -15,9 +16,12 @@ from fabricsim.topology.platform import WIRE, Platform
 from fabricsim.transports import flow_model
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
+    from fabricsim.collectives.choice import Choice, Choose
     from fabricsim.engine.packet.recorder import Recorder, Watch
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.scenario import Scenario
@@ -31,12 +35,7 @@ _MOST_TAPS = 256
 class Assembly:
     """The parts of a fabric.
 
-    `model`: the transport as the flow engine sees it.
-    `platform`: hosts, wires and routes.
     `taps`: resources whose payload rate the flow engine records.
-    `world`: what the kernels work on.
-    `wiring`: routes and communicators in it.
-    `failures`: what fails.
     `recorder`: of a packet run; None in a flow run.
     """
 
@@ -73,21 +72,35 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         kinds,
         reduces=scenario.engine != "flow" and scenario.collectives.reduces_in_network,
     )
-    recorded = tapped(platform) if taps else ()
+    recorded, choose = tapped(platform) if taps else (), _choosing(views, platform)
     if scenario.engine != "flow":
         from fabricsim.engine.packet.assembly import make  # noqa: PLC0415  compiles much that the flow engine does not need
 
-        parts = make(platform, model, scenario, watch)
+        parts = make(platform, model, scenario, choose, watch)
         return Assembly(model, platform, recorded, *parts[:2], Failures(*parts[:2], platform, scenario), parts[2])
     if watch:
         msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
         raise InputError(msg)
     world = World(platform.resources.capacities, recorded)
-    wiring = Wiring(world, platform, model, choosing(views, platform), scenario.nic.interrupt_moderation)
+    wiring = Wiring(world, platform, model, choose, scenario.nic.interrupt_moderation)
     wiring.models = models if len(models) > 1 else ()
     balancing = scenario.transport.load_balancing
     wiring.repairs = balancing is not None and balancing.kind != "ecmp"
     return Assembly(model, platform, recorded, world, wiring, Failures(world, wiring, platform, scenario), None)
+
+
+def _choosing(views: Sequence[Scenario], platform: Platform) -> Choose:
+    """Choose as the hosts of a group do: by the transport that they speak."""
+    if len(views) == 1:
+        return chooser(views[0])
+    of_kind = cache(lambda kind: chooser(views[kind]))
+
+    def choose(collective: str, ranks: tuple[int, ...], size: int) -> Choice:
+        kinds = dict.fromkeys(platform.kinds.kind[platform.host_of(rank)] for rank in ranks)
+        choice: Choice = of_kind(platform.kinds.spoken(kinds))(collective, ranks, size)
+        return choice
+
+    return choose
 
 
 def _model(scenario: Scenario) -> FlowModel:

@@ -33,7 +33,6 @@ class LinkUse(NamedTuple):
 def link_use(parts: Assembly, now: int, unit: int) -> dict[str, LinkUse]:
     """Tell what each resource has carried up to `now` (ps), by name.
 
-    `parts`, `now`: those of the fabric, and the present time.
     `unit`: picoseconds per unit of the environment's time.
     """
     load, payload = carried(parts, now)

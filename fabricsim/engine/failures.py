@@ -45,8 +45,6 @@ class FabricEvent:
     """Something that happens to a part of a fabric.
 
     `time`: ps.
-    `target`: the part.
-    `what`: happens to it.
     `value`: the new rate, bytes/s, or bit error rate; NaN: that of the scenario.
     """
 
@@ -68,7 +66,6 @@ class Outage(NamedTuple):
 class Failures:
     """The events of a fabric in order of time, and which of its parts are down.
 
-    `world`, `wiring`, `platform`: those of the fabric.
     `scenario`: its failures and seed.
     `since`: wires that are down, and since when, ps.
     `withdrawn`: wires that routing avoids.

@@ -77,10 +77,8 @@ class Switches:
         other = next((peer for peer in ranks if self.platform.host_of(peer) != own), None)
         if other is None:
             return 0
-        return int(self.platform.wires.target[self._first_wire(self.platform.path(rank, other))])
-
-    def _first_wire(self, path: Path) -> int:
-        return next(resource for resource, _ in path.hops if resource < len(self.platform.wires.names))
+        wires, hops = self.platform.wires, self.platform.path(rank, other).hops
+        return int(wires.target[next(resource for resource, _ in hops if resource < len(wires.names))])
 
     def endpoints(self, ranks: Sequence[int], switches: Sequence[int]) -> list[int]:
         """Endpoint of each of a template's switches, as `Template.switches` names them."""

@@ -30,7 +30,6 @@ _BUDGET = 2_000_000  # events of kernels, changes of rates included, between two
 class Pump:
     """Moves a world along with the clock of an environment.
 
-    `env`, `world`: the two.
     `unit`: picoseconds per unit of ``env.now``.
     `deliver`: called at the time of a completion, when the outbox has something.
     `idle`: called when nothing can happen any more.

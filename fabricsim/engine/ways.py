@@ -27,7 +27,6 @@ Stripes = tuple[tuple[int, int], ...]
 class Connection(NamedTuple):
     """What distinguishes one connection from another.
 
-    `source`, `target`: endpoints.
     `port`: tells connections of one pair apart.
     `network_step`, `intra_host_step`: added to the latency if the route leaves the host, or if it does not, ps.
     `latency`: takes the place of the transport's own latency, ps.
@@ -53,11 +52,7 @@ class Connection(NamedTuple):
 
 @dataclass(frozen=True)
 class Ways:
-    """Ways over a platform.
-
-    `platform`: gives the path of each part.
-    `switches`: switches that reduce.
-    """
+    """Ways over a platform."""
 
     platform: Platform
     switches: Switches

@@ -69,8 +69,6 @@ class Wiring:
     """Makes routes and communicators in a world's tables, each once.
 
     `world`: whose tables are filled.
-    `platform`: gives the paths.
-    `model`: the transport.
     `choose`: what each collective call runs with.
     `moderation`: interrupt moderation of the NIC, in force where the transport uses interrupts.
     """

@@ -33,7 +33,6 @@ class Kernel:
     no arrays, so none of them is counted: counting the references of a dozen arrays at each call of a
     helper took half the time of the engine. It follows that a kernel cannot make one.
 
-    `function`: what to compile.
     `inlined`, `rare`: whether it is always or never inlined as a part.
     """
 

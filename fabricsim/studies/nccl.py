@@ -17,6 +17,7 @@ from fabricsim.collectives.nccl import trees
 from fabricsim.collectives.nccl.choice import threshold
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.collectives.nccl.tuning import PROTOCOLS
+from fabricsim.collectives.tree import double_parents, over_hosts
 from fabricsim.results.summary import bus_factor
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.bench import collective_times
@@ -279,11 +280,11 @@ def logged_rows() -> list[ValidationRow]:
     for network, transport in NETWORKS.items():
         described = load("hkbu", [f"transport={transport}"]).scenario
         plan = NcclPlan(described)
-        cluster, group = described.cluster, plan.group(tuple(range(described.cluster.ranks)))
+        group = plan.group(tuple(range(described.cluster.ranks)))
         ring = [int(rank) for rank in str(log.conditions["ring"]).split()]
         logged = log.rows[log.rows["network"] == network]
         add(f"{network} log: channels", float(log.conditions["channels"]), group.channels)
-        alike = sum(here == there for here, there in zip(ring, trees.ring(cluster), strict=False))
+        alike = sum(here == there for here, there in enumerate(ring))
         add(f"{network} log: places in the ring alike", len(ring), alike)
         add(f"{network} log: places in the trees alike", len(logged), _alike(logged, group, described))
         ours = [[threshold(a, p, group.ranks) for p in PROTOCOLS] for a in ("tree", "ring")]
@@ -320,15 +321,16 @@ def nvlink_rows() -> dict[str, list[tuple[int, ValidationRow]]]:
 def _alike(logged: NDArray[np.void], group: GroupShape, described: Scenario) -> int:
     """Count the ranks whose parent and children are those of the log."""
     cluster = described.cluster.model_copy(update={"nic": described.nic})
-    doubled = trees.double_tree(group.hosts, mirrored_when_even=group.tuning.mirrored_when_even)
-    order = trees.chain(cluster, group.tree.within * group.tree.channels)
-    places = [trees.rank_tree(tree, order, split=trees.splits(cluster)) for tree in doubled]
+    order, size = trees.chain(cluster, group.tree.within * group.tree.channels), cluster.gpus_per_host
+    chains = [[host * size + gpu for gpu in order] for host in range(group.hosts)]
+    doubled = double_parents(group.hosts, mirrored_when_even=group.tuning.mirrored_when_even)
+    parents = [over_hosts(chains, tree, split=trees.splits(cluster)) for tree in doubled]
     alike = 0
     for row in logged:
-        place = places[int(row["channel"])][int(row["rank"])]
-        children = tuple(int(child) for child in str(row["children"]).split())
+        tree, rank = parents[int(row["channel"])], int(row["rank"])
+        children = [int(child) for child in str(row["children"]).split()]
         parent = None if row["parent"] == row["rank"] else int(row["parent"])
-        alike += place.parent == parent and tuple(sorted(place.children)) == children
+        alike += tree[rank] == parent and [child for child, above in enumerate(tree) if above == rank] == children
     return alike
 
 

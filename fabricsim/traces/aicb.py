@@ -65,7 +65,6 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the header says
 def read(source: Source) -> Iterator[Recording]:
     """Give the operations of rank 0.
 
-    `source`: the file.
     Yields: one, with one stream, as AICB waits for each operation. Durations are those measured, if there are; the end
         of an iteration is a node of kind WAIT, and where its time was measured a step, too, before which a node of the
         host has what its operations did not take. What comes before the first of them sets up and is no step; nor is
@@ -143,7 +142,8 @@ class _Reader:
         if any(what.operation in {"send", "recv"} for what in self.builder.communications):
             missing["the other end of sends and receives: the file names the direction in the pipeline only"] = None
         self._count_ranks()
-        groups = [ProcessGroup(name, "", self._members(name), self._size_of(name)) for name in self._named()]
+        names = [group.name for group in self.builder.groups]
+        groups = [ProcessGroup(name, "", self._members(name), self._size_of(name)) for name in names]
         if not all(group.ranks for group in groups):
             missing["which ranks are in a group: the file gives their number"] = None
         self.builder.groups = {group: number for number, group in enumerate(groups)}
@@ -223,9 +223,6 @@ class _Reader:
     def _name(self, row: _Row) -> str:
         words = (word for word in (row.stage, row.additional) if word not in {"", "None"})
         return " ".join(words)[:256] or row.type
-
-    def _named(self) -> list[str]:
-        return [group.name for group in self.builder.groups]
 
     def _size_of(self, name: str) -> int:
         return self.sizes.get(name, self.world if name == "all" else NONE)

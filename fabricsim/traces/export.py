@@ -27,7 +27,6 @@ _MESSAGES = {"send_recv", "ring_exchange"}
 class MemberWork(NamedTuple):
     """What one member of a call does.
 
-    `messages`: its communications.
     `edges`: pairs of them, by their places, of which the second waits for the first.
     """
 

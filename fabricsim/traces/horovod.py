@@ -134,7 +134,6 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the name says n
 def read(source: Source, ranks_per_host: int = NONE) -> Iterator[Recording]:
     """Read the timeline of a job, which its rank 0 writes.
 
-    `source`: the file.
     `ranks_per_host`: of all hosts alike; if left out what fits the parts of hierarchical all-reduces, if that is one
         number.
     Raises TraceError if an event is damaged, spans of a tensor end that have not begun, or `ranks_per_host` does not

@@ -22,7 +22,6 @@ UNIT = 64
 class Ran(NamedTuple):
     """Which parts ran of a tensor that was not in the fusion buffer.
 
-    `elements`: of the tensor.
     `shared`, `rest`: whether something was reduce-scattered, and whether something was reduced.
     """
 

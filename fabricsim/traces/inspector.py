@@ -90,17 +90,14 @@ _decode = msgspec.json.Decoder(_Line).decode
 class InspectedOp(NamedTuple):
     """An operation of a rank.
 
-    `operation`: what it does.
     `name`: as NCCL calls it.
     `ranks`, `nodes`: of its communicator; `nodes` is 0 if the log does not say.
     `size`: bytes as of `fabricsim.traces.trace.Communication.size`.
-    `seconds`: how long it took.
     `rank`: in its communicator.
     `peer`: the other end of a send or receive in its communicator; else NONE.
     `group`, `description`: id and name of the communicator.
     `timing`: whose clock: ``"kernel_gpu"``, ``"kernel_cpu"`` or ``"collective_cpu"``.
     `start`: us since the epoch, when the first channel's kernel began; NONE unless NCCL_INSPECTOR_DUMP_VERBOSE was set.
-    `host`, `process`: if it ran.
     """
 
     operation: Operation

@@ -109,15 +109,15 @@ def _communicators(communicators: Sequence[Communicator]) -> list[CommunicatorsR
     for size, some in sorted(by_size.items(), reverse=True):
         transports: Counter[str] = Counter()
         for each in some:
-            transports.update(each.transports)
+            transports.update(each.facts.transports)
         rows.append(
             {
                 "size": _known(size),
                 "ranks": len(some),
                 "hosts": len({each.host for each in some}),
-                "channels": _most(each.channels for each in some),
-                "p2p_channels": _most(each.p2p_channels for each in some),
-                "nvls_channels": _most(each.nvls_channels for each in some),
+                "channels": _most(each.facts.channels for each in some),
+                "p2p_channels": _most(each.facts.p2p_channels for each in some),
+                "nvls_channels": _most(each.facts.nvls_channels for each in some),
                 "transports": dict(transports.most_common()),
             }
         )
@@ -140,19 +140,19 @@ def _largest(communicators: Sequence[Communicator]) -> dict[int, Communicator]:
 
 
 def _rings(ranks: dict[int, Communicator]) -> list[RingRow]:
-    first = next((each for each in ranks.values() if each.rings), None)
+    first = next((each for each in ranks.values() if each.facts.rings), None)
     if first is None:
         return []
     return [
         {"channel": channel, "ranks": list(ring), "cut": len(ring) < first.size}
-        for channel, ring in sorted(first.rings.items())
+        for channel, ring in sorted(first.facts.rings.items())
     ]
 
 
 def _trees(ranks: dict[int, Communicator]) -> list[TreeRow]:
     parents: dict[int, dict[int, int]] = {}
     for rank, each in sorted(ranks.items()):
-        for channel, place in each.trees.items():
+        for channel, place in each.facts.trees.items():
             parents.setdefault(channel, {})[rank] = NONE if place.parent is None else place.parent
     return [
         {"channel": channel, "root": next((rank for rank, parent in of.items() if parent == NONE), None), "parents": of}

@@ -77,9 +77,7 @@ class Device:
     """One rank of the run.
 
     `rank`: rank in the communicator.
-    `host`: host name.
     `device`: index of the GPU in its host.
-    `gpu`: name of the GPU.
     """
 
     rank: int
@@ -92,7 +90,6 @@ class Device:
 class NcclTestsTable:
     """What one run of nccl-tests measured.
 
-    `path`: the file it was read from.
     `collective`: such as ``"all_reduce"`` (``"send_recv"`` for ``sendrecv_perf``); ``None`` if the log does not say.
     `version`: version of NCCL or RCCL; empty if the log does not say.
     `devices`: the ranks in order; empty if the log does not list them.

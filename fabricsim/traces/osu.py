@@ -42,7 +42,6 @@ _ROW = re.compile(r"\s*(\d{1,18})[ \t]+(\d{1,15})\.(\d{1,9})(?:[ \t]+\d{1,15}(?:
 class OsuTable:
     """What one OSU test measured.
 
-    `path`: the file it was read from.
     `test`: its name, such as ``"MPI Latency"``; empty if the file has no title line.
     `version`: version of the benchmarks; empty if the file has no title line.
     `quantity`: ``"latency"`` or ``"bandwidth"``: the column of `rows` that is filled. Of several values on a line the

@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import InputError
-from fabricsim.traces.chakra import writer as chakra_writer
+from fabricsim.traces.chakra import writer as chakra
+from fabricsim.traces.goal import writer as goal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from fabricsim.traces.trace import Trace
 
 
-class Writer(Protocol):
-    """What the module of a form offers."""
-
-    def write(self, trace: Trace, path: Path | str) -> tuple[str, ...]:
-        """Write a trace; gives what of it the form has no room for. Raises InputError if the form cannot hold it."""
-
-
 class Target(NamedTuple):
     """A form that is written.
 
-    `module`: if its writer is: a module of `fabricsim.traces`.
+    `write`: writes a trace; gives what of it the form has no room for. Raises InputError if the form cannot hold it.
     `description`: what reads it.
     `ending`: of its file's name; empty if it is a file per rank.
     `collectives`: whether it holds collectives, not only sends and receives.
     """
 
-    module: str
+    write: Callable[[Trace, Path], tuple[str, ...]]
     description: str
     ending: str
     collectives: bool
 
 
-WRITERS: dict[str, Target] = {
-    "chakra": Target(
-        "chakra.writer", "Chakra execution traces, for ASTRA-sim: one file per rank", "", collectives=True
-    ),
-    "goal": Target("goal.writer", "GOAL schedules as text, for LogGOPSim and ATLAHS", ".goal", collectives=False),
+WRITERS = {
+    "chakra": Target(chakra.write, "Chakra execution traces, for ASTRA-sim: one file per rank", "", collectives=True),
+    "goal": Target(goal.write, "GOAL schedules as text, for LogGOPSim and ATLAHS", ".goal", collectives=False),
 }
 """All forms by name."""
 
@@ -65,11 +57,10 @@ def collectives(trace: Trace) -> list[str]:
 def files(trace: Trace, form: str, path: Path) -> list[Path]:
     """List the files that `write` makes of a path without ending."""
     if not target(form).ending:
-        return chakra_writer.files(trace, path)
+        return chakra.files(trace, path)
     return [path if path.suffix == target(form).ending else path.with_name(path.name + target(form).ending)]
 
 
 def write(trace: Trace, form: str, path: Path) -> tuple[str, ...]:
-    """Write a trace in a form; as `Writer.write`, with the path as of `files`."""
-    module = cast("Writer", import_module(f"fabricsim.traces.{target(form).module}"))
-    return module.write(trace, files(trace, form, path)[0] if target(form).ending else path)
+    """Write a trace in a form; as `Target.write`, with the path as of `files`."""
+    return target(form).write(trace, files(trace, form, path)[0] if target(form).ending else path)

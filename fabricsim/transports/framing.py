@@ -34,7 +34,6 @@ SEGMENT = 4096
 class Framing:
     """A full packet: its payload and what the wire carries for it, bytes.
 
-    `payload`: of a full packet.
     `overhead`: wire bytes beyond the payload.
     `ack`: wire bytes of an acknowledgement without data.
     """

@@ -16,7 +16,6 @@ import simpy
 from fabricsim.collectives import (
     tree,
 )
-from fabricsim.collectives.base import Group
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import ScenarioError, SimulationError
 from fabricsim.scenario.load import load
@@ -144,7 +143,7 @@ def test_the_double_tree_is_as_deep_as_it_says_and_uses_all_links(n: int) -> Non
     made = _with(ideal_scenario(n), algorithm={"all_reduce": "tree"})
     short, _ = _run(made, "all_reduce", range(n), 2)
     # Bytes of one message after the other, and of two children that share their parent's link.
-    levels = max(tree.depth(parents) for parents in tree.double_parents(n))
+    levels = max(closed_forms.depth(parents) for parents in tree.double_parents(n))
     assert 2 * levels * A <= short <= 2 * levels * (A + 4 / B) + 1e-11
     size = 2**28
     long, fabric = _run(_with(made, chunk=2**17), "all_reduce", range(n), size)
@@ -284,7 +283,7 @@ def test_nccl_trees_are_those_of_its_source() -> None:
     leaves = [set(range(14)) - set(each) for each in (parents, mirrored)]
     assert leaves[0] | leaves[1] == set(range(14))
     assert np.isclose(len(leaves[0]), 7)
-    assert tree.over_hosts(Group((0, 0, 1, 1, 2), (0,) * 5), [None, 2, 0]) == [None, 0, 4, 2, 0]
+    assert tree.over_hosts([[0, 1], [2, 3], [4]], [None, 2, 0]) == [None, 0, 4, 2, 0]
 
 
 # ---- with packets --------------------------------------------------------------------------------

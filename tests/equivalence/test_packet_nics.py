@@ -43,7 +43,7 @@ def tables_of(state: PacketState) -> dict[str, Any]:
     names = ("world", "nodes", "ins", "links", "ports", "queues", "ingress", "group_of", "groups", "group_links")
     tables = {name: getattr(state, name).copy() for name in names}
     tables["links"]["log"] = 1
-    tables["paths"] = state.paths[: state.path_length].copy()
+    tables["paths"] = state.paths[: state.used["paths"]].copy()
     return tables | {name: getattr(state, name)[: state.used[name]].copy() for name in GROWN}
 
 

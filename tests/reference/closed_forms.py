@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabricsim.collectives.bruck import blocks_of_bit
-from fabricsim.collectives.tree import depth, double_parents
+from fabricsim.collectives.tree import Parents, double_parents
 
 
 def all_to_all_direct(members: int, size: float, rate: float, latency: float) -> float:
@@ -109,6 +109,16 @@ def ring_half(members: int, size: float, rate: float, latency: float) -> float:
 def ring_exchange(size: float, rate: float, latency: float) -> float:
     """Closed form of the exchange with the next member, s; units as in `ring_all_reduce`."""
     return latency + size / rate
+
+
+def depth(parents: Parents) -> int:
+    """Edges from the root of a tree to its deepest node."""
+
+    def above(node: int) -> int:
+        parent = parents[node]
+        return 0 if parent is None else 1 + above(parent)
+
+    return max(above(node) for node in range(len(parents)))
 
 
 def tree_all_reduce(members: int, size: float, rate: float, latency: float) -> float:

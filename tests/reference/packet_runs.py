@@ -98,7 +98,7 @@ class Compiled:
             self.state.extend(name, tables[name])
         laws, flows = tables["laws"], tables["flows"]
         self._add_scores(laws, flows)
-        self.state.add_path(tables["paths"].tolist())
+        self.state.extend("paths", tables["paths"])
         self.state.group_of, self.state.group_links = tables["group_of"], tables["group_links"]
         self.state.groups = tables["groups"]
         self.state.world["logging"] = logged
@@ -113,7 +113,7 @@ class Compiled:
     def _add_scores(self, laws: NDArray[np.void], flows: NDArray[np.void]) -> None:
         spans = laws["span"][flows["law"]]
         selective = laws["recovery"][flows["law"]] == SELECTIVE
-        self.state.add_scores(int(2 * spans[selective].sum()))
+        self.state.add("scoreboard", int(2 * spans[selective].sum()))
         told = flows["first_telemetry"] != NONE
         if told.any():
             self.state.world["telemetry"] = 1

@@ -11,6 +11,7 @@ from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces import readers
 from fabricsim.traces.goal import reader as goal
+from fabricsim.traces.goal import writer
 from fabricsim.traces.trace import (
     COMMUNICATION,
     COMPUTE,
@@ -169,7 +170,7 @@ def ranks(draw: st.DrawFn, rank: int, world: int) -> Recording:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trace=programs())
 def test_what_is_written_is_read_back_equal(tmp_path: Path, trace: Trace) -> None:
-    lost = goal.write(trace, tmp_path / "out.goal")
+    lost = writer.write(trace, tmp_path / "out.goal")
     again = readers.read([tmp_path / "out.goal"])
 
     assert lost == ()
@@ -185,7 +186,7 @@ def test_streams_become_dependencies_and_losses_are_said(tmp_path: Path) -> None
     builder.node(COMPUTE, compute, "first", start=100, duration=800)
     builder.node(WAIT, thread, "cudaDeviceSynchronize", start=0, duration=5000)
     builder.node(HOST, thread, "step", start=6000, duration=1_000_000)
-    lost = goal.write(Trace("kineto", (builder.build(0),), NONE), tmp_path / "out.goal")
+    lost = writer.write(Trace("kineto", (builder.build(0),), NONE), tmp_path / "out.goal")
 
     text = (tmp_path / "out.goal").read_text()
     assert "l0: calc 1\nl1: calc 1\nl2: calc 0 cpu 1\nl3: calc 1000 cpu 1\n" in text
@@ -215,13 +216,13 @@ def test_what_goal_cannot_hold_is_refused(
     builder.node(kind, builder.lane("any", ""), "x", communication=communication, duration=duration)
 
     with pytest.raises(InputError, match=message):
-        goal.write(Trace("x", (builder.build(0),), 1), tmp_path / "out.goal")
+        writer.write(Trace("x", (builder.build(0),), 1), tmp_path / "out.goal")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_schedule_of_some_ranks_only_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="rank 0 is not known; give the traces of all ranks"):
-        goal.write(Trace("x", (RecordingBuilder("captured").build(1),), 2), tmp_path / "out.goal")
+        writer.write(Trace("x", (RecordingBuilder("captured").build(1),), 2), tmp_path / "out.goal")
 
 
 @pytest.mark.slow

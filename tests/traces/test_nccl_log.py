@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
+from fabricsim.traces.nccl_log.facts import LoggedPlace
 from fabricsim.traces.nccl_log.lines import messages
 from fabricsim.traces.nccl_log.reader import read_log, recognises
-from fabricsim.traces.nccl_log.records import LoggedChoice, LoggedPlace, NcclLog
+from fabricsim.traces.nccl_log.records import LoggedChoice, NcclLog
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, ProcessGroup, Recording
@@ -93,10 +94,10 @@ def test_what_a_log_says_of_the_set_up(tmp_path: Path) -> None:
         (3, 4, "node1", 1),
     ]
     first = log.communicators[0]
-    assert first.rings == {0: (0, 1, 2, 3)}
-    assert first.trees == {0: LoggedPlace(None, (1, 2)), 1: LoggedPlace(2, (1,))}
-    assert (first.channels, first.p2p_channels, first.nvls_channels, first.bus) == (2, 8, 4, "07000")
-    assert first.transports == {"NET/IB/GDRDMA": 1, "P2P/CUMEM/read": 1}
+    assert first.facts.rings == {0: (0, 1, 2, 3)}
+    assert first.facts.trees == {0: LoggedPlace(None, (1, 2)), 1: LoggedPlace(2, (1,))}
+    assert (first.facts.channels, first.facts.p2p_channels, first.facts.nvls_channels, first.bus) == (2, 8, 4, "07000")
+    assert first.facts.transports == {"NET/IB/GDRDMA": 1, "P2P/CUMEM/read": 1}
     assert log.choices == {
         LoggedChoice("AllReduce", 2048, "tree", "ll128", 2): 1,
         LoggedChoice("", 4096, "ring", "simple", NONE): 1,
@@ -212,9 +213,9 @@ def test_older_forms_of_trees_and_rings(tmp_path: Path) -> None:
 
     assert log.networks == {"IB": 1}
     (only,) = log.communicators
-    assert only.rings == {0: (0, 1, 2, 3)}
-    assert only.trees == {0: LoggedPlace(0, (3,)), 1: LoggedPlace(0, (2,)), 2: LoggedPlace(None, (0, 2))}
-    assert only.transports == {"NET/Socket": 1, "SHM": 1}
+    assert only.facts.rings == {0: (0, 1, 2, 3)}
+    assert only.facts.trees == {0: LoggedPlace(0, (3,)), 1: LoggedPlace(0, (2,)), 2: LoggedPlace(None, (0, 2))}
+    assert only.facts.transports == {"NET/Socket": 1, "SHM": 1}
     assert (only.rank, only.size, only.bus) == (1, 4, "")
 
 
@@ -224,7 +225,7 @@ def test_connections_made_after_the_set_up(tmp_path: Path) -> None:
     text = init(0, "0x1", 0, 2, " commId 0x5", "START") + init(0, "0x1", 0, 2, " commId 0x5") + later
     (only,) = log_of(tmp_path, text).communicators
 
-    assert only.transports == {"P2P/IPC": 1}
+    assert only.facts.transports == {"P2P/IPC": 1}
 
 
 def test_an_address_used_again_is_another_communicator(tmp_path: Path) -> None:

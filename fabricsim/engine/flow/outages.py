@@ -92,7 +92,6 @@ class Timer(NamedTuple):
 class Outages(State):
     """Tables of the flow engine, and what failures do to them.
 
-    `failures`: of the fabric.
     `timer`: by which a sender of the transport notices that packets were lost.
     `packet`, `window`: wire bytes of a full packet, and the most bytes that a sender sends without an acknowledgement.
     """

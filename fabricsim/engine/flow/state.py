@@ -12,35 +12,8 @@ from fabricsim.engine.program.lane import CLASSES, LACKS_LANES
 from fabricsim.engine.program.queue import rehash
 from fabricsim.engine.program.simulation import Simulation
 from fabricsim.errors import SimulationError
-from fabricsim.records.program import (
-    BUCKET,
-    CALL,
-    COMMUNICATOR,
-    COMPLETION,
-    CONNECTION,
-    EVENT,
-    FLOW,
-    HEAP,
-    HOP,
-    INBOX,
-    JOB,
-    LANE,
-    LEG,
-    MESSAGE,
-    MODERATION,
-    NEVER,
-    NONE,
-    OP,
-    RESOURCE,
-    ROUTE,
-    SCRIPT,
-    SERIES,
-    SLOWDOWN_BINS,
-    SPAN,
-    STEP,
-    TEMPLATE,
-    WORLD,
-)
+from fabricsim.records import program as t
+from fabricsim.records.program import NEVER, NONE, SLOWDOWN_BINS
 from fabricsim.topology.resources import unusable
 
 if TYPE_CHECKING:
@@ -85,31 +58,31 @@ class State(Simulation):
             msg = f"resource {number} has a capacity of {capacities[number]}: it must be above 0"
             raise SimulationError(msg)
         super().__init__()
-        self.world = table(1, WORLD)
+        self.world = table(1, t.WORLD)
         self.world["bin"] = _FIRST_BIN
         self._window = 1
-        self.resources = table(len(capacities), RESOURCE)
+        self.resources = table(len(capacities), t.RESOURCE)
         self.resources["capacity"] = self.resources["residual"] = np.array(capacities)
         self.resources["settled"] = np.inf
         self.resources["first"] = NONE
         self.tap(taps)
-        self.heap = table(len(capacities), HEAP)
+        self.heap = table(len(capacities), t.HEAP)
         self.touched = np.zeros(len(capacities), np.int32)
-        self.moderation, self.routes, self.hops = table(16, MODERATION), table(16, ROUTE), table(16, HOP)
-        self.ops, self.spans, self.jobs = table(16, OP), table(16, SPAN), table(16, JOB)
+        self.moderation, self.routes, self.hops = table(16, t.MODERATION), table(16, t.ROUTE), table(16, t.HOP)
+        self.ops, self.spans, self.jobs = table(16, t.OP), table(16, t.SPAN), table(16, t.JOB)
         self.successors, self.job_of_op, self.sources = (table(16, np.dtype(np.int64)) for _ in range(3))
-        self.calls, self.communicators, self.templates = table(16, CALL), table(16, COMMUNICATOR), table(16, TEMPLATE)
-        self.scripts, self.steps, self.connections = table(16, SCRIPT), table(16, STEP), table(16, CONNECTION)
-        self.messages = table(16, MESSAGE)
+        self.calls, self.communicators = table(16, t.CALL), table(16, t.COMMUNICATOR)
+        self.scripts, self.steps, self.connections = table(16, t.SCRIPT), table(16, t.STEP), table(16, t.CONNECTION)
+        self.messages, self.templates = table(16, t.MESSAGE), table(16, t.TEMPLATE)
         self.used: Counter[str] = Counter()
         self.op_arena, self.edge_arena, self.call_arena = Arena(), Arena(), Arena()
         self.free_blocks = np.full(2 * CLASSES, NONE, np.int64)
-        self.lanes, self.inboxes = table(16, LANE), table(16, INBOX)
-        self.flows, self.legs = table(0, FLOW), table(0, LEG)
+        self.lanes, self.inboxes = table(16, t.LANE), table(16, t.INBOX)
+        self.flows, self.legs = table(0, t.FLOW), table(0, t.LEG)
         self.tree = np.full(2, NEVER, np.int64)
         self.begun = self.members = np.zeros(0, np.int32)
-        self.events, self.buckets = table(0, EVENT), table(0, BUCKET)
-        self.outbox = table(16, COMPLETION)
+        self.events, self.buckets = table(0, t.EVENT), table(0, t.BUCKET)
+        self.outbox = table(16, t.COMPLETION)
         self.slowdowns = np.zeros(SLOWDOWN_BINS, np.int64)
         self._width = 1
         self.world["free_flow"] = self.world["free_event"] = self.world["free_bucket"] = NONE
@@ -120,7 +93,7 @@ class State(Simulation):
         """Record the payload rate of these resources, and of no others."""
         self.resources["tap"] = NONE
         self.resources["tap"][list(taps)] = np.arange(len(taps))
-        self.series = table(len(taps), SERIES)
+        self.series = table(len(taps), t.SERIES)
 
     def reserve(self, name: str, length: int) -> None:
         """Make a table at least `length` long, keeping what is in it."""
@@ -147,11 +120,10 @@ class State(Simulation):
         before = len(self.flows)
         if wanted <= before:
             return
-        flows, legs = table(wanted, FLOW), table(wanted * self._width, LEG)
-        flows[:before], legs[: len(self.legs)] = self.flows, self.legs
-        flows["owner"][before:] = NONE
-        flows["next_free"][before:] = np.arange(before + 1, wanted + 1)
-        flows["next_free"][-1] = self.world["free_flow"][0]
+        self.reserve("flows", wanted)
+        self.flows["owner"][before:] = NONE
+        self.flows["next_free"][before:] = np.arange(before + 1, wanted + 1)
+        self.flows["next_free"][-1] = self.world["free_flow"][0]
         self.world["free_flow"] = before
         tree = np.full(2 * wanted, NEVER, np.int64)
         tree[wanted : wanted + before] = self.tree[before:] if before else NEVER
@@ -159,10 +131,11 @@ class State(Simulation):
         while level > 1:
             tree[level // 2 : level] = tree[level : 2 * level].reshape(-1, 2).min(axis=1)
             level //= 2
-        self.flows, self.legs, self.tree = flows, legs, tree
-        begun = np.zeros(wanted, np.int32)
-        begun[: len(self.begun)] = self.begun  # a lack of lanes shows in the middle of an instant
-        self.begun, self.members = begun, np.zeros(wanted, np.int32)
+        legs = table(wanted * self._width, t.LEG)
+        legs[: len(self.legs)] = self.legs
+        self.legs, self.tree = legs, tree
+        self.reserve("begun", wanted)  # keeping what is in it: a lack of lanes shows in the middle of an instant
+        self.members = np.zeros(wanted, np.int32)
 
     def widen(self, hops: int) -> None:
         """Let routes have up to `hops` hops; flows in transfer keep their places in all lists."""
@@ -173,7 +146,7 @@ class State(Simulation):
         def moved(index: NDArray[np.int32]) -> NDArray[np.int32]:
             return np.where(index < 0, index, index // old * new + index % old)
 
-        legs = table(len(self.flows) * new, LEG)
+        legs = table(len(self.flows) * new, t.LEG)
         places = moved(np.arange(len(self.legs), dtype=np.int32))
         legs[places] = self.legs
         legs["previous"][places] = moved(self.legs["previous"])
@@ -202,12 +175,11 @@ class State(Simulation):
         before = len(self.events)
         if wanted <= before:
             return
-        events, buckets = table(wanted, EVENT), table(wanted, BUCKET)
-        events[:before], buckets[:before] = self.events, self.buckets
-        events["next"][before:] = np.arange(before + 1, wanted + 1)
-        events["next"][-1] = self.world["free_event"][0]
+        self.reserve("events", wanted)
+        self.reserve("buckets", wanted)
+        self.events["next"][before:] = np.arange(before + 1, wanted + 1)
+        self.events["next"][-1] = self.world["free_event"][0]
         self.world["free_event"] = before
-        self.events, self.buckets = events, buckets
         rehash(self)
 
     def more_events(self) -> int:
@@ -225,17 +197,11 @@ class State(Simulation):
 
         Each lane has an inbox at least, so that with rings both are there at once.
         """
-        inboxes = len(self.inboxes)
         if self.world["lacks"][0] == LACKS_LANES:
-            lanes = table(2 * len(self.lanes), LANE)
-            lanes[: len(self.lanes)] = self.lanes
-            self.lanes = lanes
-            inboxes = max(inboxes, len(lanes))
+            self.reserve("lanes", 2 * len(self.lanes))
+            self.reserve("inboxes", len(self.lanes))
         else:
-            inboxes *= 2
-        grown = table(inboxes, INBOX)
-        grown[: len(self.inboxes)] = self.inboxes
-        self.inboxes = grown
+            self.reserve("inboxes", 2 * len(self.inboxes))
         self.reserve_flows()
         self.reserve_events()
 
@@ -243,6 +209,4 @@ class State(Simulation):
         """Have room for the completion of every job and message: each has one before it is fetched."""
         room = self.used["jobs"] + self.used["messages"]
         if len(self.outbox) < room:
-            grown = table(2 * room, COMPLETION)
-            grown[: len(self.outbox)] = self.outbox
-            self.outbox = grown
+            self.reserve("outbox", 2 * room)

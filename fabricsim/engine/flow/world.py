@@ -200,11 +200,7 @@ class World(Outages):
     def _next_event(self) -> int:
         """When something happens to the fabric next, ps; NEVER if nothing does, or nobody would notice."""
         due = self.due()
-        return NEVER if due == NEVER or self._is_done() else due
-
-    def _is_done(self) -> bool:
-        """Whether nothing moves and nothing stands still."""
-        return self.moves_at() == NEVER and int(self.world["active"][0]) == 0
+        return NEVER if due == NEVER or (self.moves_at() == NEVER and self.world["active"][0] == 0) else due
 
     def run(self, horizon: int, budget: int) -> int:
         """Run the kernel on a fabric to which nothing happens; as `advance`."""

@@ -149,7 +149,6 @@ def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program,
     """Fold a plan on a fabric that nothing runs on yet.
 
     `fabric`: of the flow engine.
-    `plan`: the job.
     `closely`: fold also if the order of two messages that reach an adapter at one instant, or one byte of a shard, is
         not the same for all that are alike: messages of ranks that are alike share an adapter instead of taking turns.
     Returns: the program of the ranks that stand for all, for `Fabric.replay` after `Fabric.fold`; None if no rank is

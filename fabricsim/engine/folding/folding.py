@@ -36,10 +36,8 @@ class Inexact(NamedTuple):
 class Folding:
     """What stands for what in a fabric.
 
-    `footprint`, `quotient`: what there is, and its classes.
     `program`: that of the representatives, its calls already folded.
     `inexact`: how the run may differ from that of all ranks.
-    `inexact`: as above.
     `rank_of`: the rank that stands for each, shape ``(ranks,)``.
     `resource_of`: the resource that stands for each, shape ``(resources,)``.
     `copies`: how many each of these stands for, shape ``(resources,)``.

@@ -29,7 +29,6 @@ _PORTS = 2**10  # more than a collective has channels
 class Shape(NamedTuple):
     """The connections of a template.
 
-    `members`: group size.
     `switches`: as of `fabricsim.collectives.base.Template`.
     `owner`: member of each lane, or beyond those its switch, shape ``(lanes,)``.
     `connections`, `inboxes`: receiving lane and its inbox, shape ``(lanes, c)``.
@@ -128,8 +127,6 @@ class Footprint:
     """All groups, connections and routes of a plan.
 
     `groups`: of the plan.
-    `choose`: what a call runs with.
-    `ways`: the way of each message.
     `warm`: whether a route remembers its last message, as TCP's does. If not, what one layout sends over it is nothing
         to another, so that each has routes of its own: a ring within a host is alike all around though it shares some
         pairs of GPUs with the all-to-alls of half of the host.

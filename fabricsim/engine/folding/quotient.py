@@ -57,7 +57,6 @@ class Quotient:
     """One of each class.
 
     `ranks`, `resources`, `routes`: lowest of the class of each rank, resource and route, shape ``(n,)`` each.
-    `seats`: of each layout.
     """
 
     ranks: Indices

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from fabricsim.engine.choosing import choosing
 from fabricsim.engine.failures import require_arrivals
 from fabricsim.engine.packet.delay_target import DelayTargets
 from fabricsim.engine.packet.headroom import warn_of_loss
@@ -23,6 +22,7 @@ from fabricsim.transports.parameters import law_row
 if TYPE_CHECKING:
     import numpy as np
 
+    from fabricsim.collectives.choice import Choose
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.switch import SwitchSpec
     from fabricsim.topology.platform import Platform
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def make(
-    platform: Platform, model: FlowModel, scenario: Scenario, watch: Watch | None = None
+    platform: Platform, model: FlowModel, scenario: Scenario, choose: Choose, watch: Watch | None
 ) -> tuple[PacketWorld, PacketWiring, Recorder]:
     """Make the packet engine's world for a platform, and what records it.
 
@@ -51,7 +51,7 @@ def make(
     names = platform.wires.names
     world = _world(scenario, watch)(platform.resources.capacities, network, smallest, names=names, check=targets.check)
     moderation = scenario.nic.interrupt_moderation
-    wiring = PacketWiring(world, platform, model, choosing(scenario.of_kinds, platform), moderation, law)
+    wiring = PacketWiring(world, platform, model, choose, moderation, law)
     return world, wiring, Recorder(network, platform, wiring, scenario.transport, watch or Watch())
 
 

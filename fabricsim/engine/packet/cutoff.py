@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 class CutOff:
-    """Finds flows that time out again and again, and have no way left.
-
-    `network`: its tables.
-    """
+    """Finds flows that time out again and again, and have no way left."""
 
     def __init__(self, network: PacketState) -> None:
         self._network = network

@@ -37,10 +37,7 @@ class DelayTargets:
     Such a law takes a round trip above its target for queues, though it be propagation. A target belongs to a fabric:
     that for one hall is too short for cables between two towns.
 
-    `network`: its tables.
     `law`: one ``LAW`` record: the transport of all flows.
-    `transport`: its name.
-    `nodes`: names of the nodes.
     """
 
     def __init__(self, network: PacketState, law: NDArray[np.void], transport: str, nodes: Sequence[str]) -> None:

@@ -41,7 +41,6 @@ def warn_of_loss(scenario: Scenario, wires: Wires, links: NDArray[np.void], law:
 
     `scenario`: its switch has the headroom.
     `wires`, `links`: names, and ``LINK`` records.
-    `law`: one ``LAW`` record.
     `hosts`: how many of the nodes are those of hosts, which lose nothing.
     """
     pfc, lane = scenario.switch.pfc, int(law["data_class"][0])

@@ -29,11 +29,7 @@ _HOST_RESUME = 0.75
 
 
 def build(platform: Platform, scenario: Scenario) -> PacketState:
-    """Make the tables of a network.
-
-    `platform`: its nodes and wires.
-    `scenario`: switch type, adapter efficiency and seed.
-    """
+    """Make the tables of a network."""
     wires, hosts, switch = platform.wires, platform.nics, scenario.switch  # to the packets each NIC is a host
     _check_ports(wires)
     links = _links(wires, hosts, scenario)

@@ -15,26 +15,8 @@ from fabricsim.engine.packet.kernels.fast.simd import BLOCK, GROUP
 from fabricsim.engine.packet.kernels.net import Net
 from fabricsim.engine.packet.kernels.node import LONGEST_WINDOW
 from fabricsim.engine.packet.kernels.window import MESSAGES_PER_EVENT, SAMPLES_PER_EVENT
-from fabricsim.records.packet import (
-    AGENDA,
-    ARRIVAL,
-    BUCKET,
-    CHUNK,
-    CLASSES,
-    CONTROL,
-    CONTROL_BYTES,
-    DELIVERY,
-    HOST,
-    LOG,
-    MANAGED,
-    NETWORK,
-    PACKET,
-    PULLS_OF_HOST,
-    READ_AHEAD,
-    SAMPLE,
-    STRETCH,
-    WATCHED,
-)
+from fabricsim.records import packet as t
+from fabricsim.records.packet import CHUNK, CLASSES, CONTROL_BYTES, HOST, MANAGED, READ_AHEAD, WATCHED
 from fabricsim.records.program import NEVER, NONE
 from fabricsim.records.transport import ANSWER, TRANSFER
 
@@ -95,7 +77,7 @@ class PacketState(Net):
         seed: int,
     ) -> None:
         super().__init__()
-        self.world = table(1, NETWORK)
+        self.world = table(1, t.NETWORK)
         self.world["seed"] = seed
         self.world["hosts"] = np.count_nonzero(nodes["kind"] == HOST)
         self.world["many"] = self.world["hosts"] > _MANY_HOSTS
@@ -103,7 +85,7 @@ class PacketState(Net):
             self.world[name] = NONE
         self.nodes, self.links, self.ports, self.queues, self.ingress = nodes, links, ports, queues, ingress
         self.nodes["agenda"], self.nodes["agenda_due"] = NONE, NEVER
-        self.pulls = table(len(nodes), PULLS_OF_HOST)
+        self.pulls = table(len(nodes), t.PULLS_OF_HOST)
         self.pulls["first"] = NONE
         self.next_times = np.full(len(nodes), NEVER, np.int64)
         self.tree = np.full(2, NEVER, np.int64)
@@ -118,15 +100,12 @@ class PacketState(Net):
         self.stages, self.servers = self._blank("stages"), self._blank("servers")
         self.endpoints, self.telemetry = self._blank("endpoints"), self._blank("telemetry")
         self.used: Counter[str] = Counter()
-        self.paths = np.zeros(16, np.int32)
-        self.path_length = 0
+        self.paths, self.scoreboard = self._blank("paths", 16), self._blank("scoreboard")
         self.group_of, self.groups, self.group_links = (
             np.zeros(1, np.int32),
             np.zeros(2, np.int64),
             np.zeros(1, np.int32),
         )
-        self.scoreboard = np.zeros(1, np.uint8)
-        self.scores = 0
         self.wakes = bool((self.ingress["above"] < NEVER).any() or self.ingress["credits"].any())
         self.world["controls"] = self.wakes
         self.world["telemetry"] = 0
@@ -148,21 +127,22 @@ class PacketState(Net):
 
     def _make_pools(self) -> None:
         """Make the tables that grow with what is on its way."""
-        self.pool, self.chunk_next = table(0, PACKET), np.zeros(0, np.int32)
-        self.controls, self.agenda, self.transfers = table(0, CONTROL), table(0, AGENDA), table(0, TRANSFER)
+        self.pool, self.chunk_next = table(0, t.PACKET), np.zeros(0, np.int32)
+        self.controls, self.agenda, self.transfers = table(0, t.CONTROL), table(0, t.AGENDA), table(0, TRANSFER)
         self.answers = table(0, ANSWER)
-        self.came, self.keys = table(1, ARRIVAL), np.zeros(2, np.int64)
-        self.short_keys, self.buckets = np.zeros(1 + BLOCK, np.int32), table(MOST_BUCKETS, BUCKET)
+        self.came, self.keys = table(1, t.ARRIVAL), np.zeros(2, np.int64)
+        self.short_keys, self.buckets = np.zeros(1 + BLOCK, np.int32), table(MOST_BUCKETS, t.BUCKET)
         self.order = np.zeros(128, np.int32)
-        self.deliveries, self.log, self.samples = table(64, DELIVERY), table(1, LOG), table(1, SAMPLE)
+        self.deliveries, self.log, self.samples = table(64, t.DELIVERY), table(1, t.LOG), table(1, t.SAMPLE)
         self._grow_pool(64)
-        self._take_desk()
+        self.world["free_chunk"] = self.chunk_next[0]  # the first is set aside: in its first place packets are made
+        self.world["chunks"] -= 1
 
     def _part_sides(self) -> None:
         """List the nodes by side, so that each link joins two sides; all on one side if that cannot be."""
         side = sides(self.nodes["kind"] == HOST, self.links["source"], self.links["target"])
         first = np.flatnonzero(np.diff(side, prepend=-1))
-        stretches = table(len(first), STRETCH)
+        stretches = table(len(first), t.STRETCH)
         stretches["first"], stretches["end"] = first, np.append(first[1:], len(side))
         self.stretches = stretches[np.argsort(side[first], kind="stable")]
         self.world["sides"] = np.count_nonzero(side[first] == 0)
@@ -223,6 +203,13 @@ class PacketState(Net):
             rows[column] = value
         return rows
 
+    def _grow(self, name: str, length: int) -> None:
+        """Make a table `length` long, keeping what is in it; the rest is zero."""
+        rows = getattr(self, name)
+        grown = table(length, self.TABLES[name])
+        grown[: len(rows)] = rows
+        setattr(self, name, grown)
+
     def add(self, name: str, count: int = 1) -> int:
         """Append blank records to a table; returns the index of the first."""
         first, end = self.used[name], self.used[name] + count
@@ -234,8 +221,8 @@ class PacketState(Net):
         self.used[name] = end
         return first
 
-    def extend(self, name: str, rows: list[tuple[int, float]] | NDArray[np.void]) -> int:
-        """Append records, or tuples of all their columns, to a table; returns the index of the first."""
+    def extend(self, name: str, rows: Sequence[tuple[int, float] | int] | NDArray[np.void]) -> int:
+        """Append records, tuples of all their columns, or integers to a table; returns the index of the first."""
         first = self.add(name, len(rows))
         getattr(self, name)[first : first + len(rows)] = rows
         return first
@@ -256,28 +243,7 @@ class PacketState(Net):
     def _fit_answers(self) -> None:
         """Have a place for an acknowledgement beside each entry of the agenda, where any pass stacks."""
         if self.laws["stacks"].any():
-            self.answers = _grown(self.answers, ANSWER, len(self.agenda))
-
-    def add_path(self, links: Sequence[int]) -> int:
-        """Store paths, one after the other; returns the first place."""
-        first, end = self.path_length, self.path_length + len(links)
-        if end > len(self.paths):
-            paths = np.zeros(power_of_two(end), np.int32)
-            paths[:first] = self.paths[:first]
-            self.paths = paths
-        self.paths[first:end] = links
-        self.path_length = end
-        return first
-
-    def add_scores(self, count: int) -> int:
-        """Reserve bytes of the scoreboard; returns the first."""
-        first, end = self.scores, self.scores + count
-        if end > len(self.scoreboard):
-            scores = np.zeros(power_of_two(end), np.uint8)
-            scores[:first] = self.scoreboard[:first]
-            self.scoreboard = scores
-        self.scores = end
-        return first
+            self._grow("answers", len(self.agenda))
 
     def make_room(self) -> None:
         """Have in all pools what one node may need in a window, or one event of a program."""
@@ -287,25 +253,25 @@ class PacketState(Net):
             self._grow_pool(max(2 * len(self.chunk_next), room))
         if int(world["agenda_left"]) <= int(world["plans"]):
             before = len(self.agenda)
-            self.agenda = _grown(self.agenda, AGENDA, max(2 * before, power_of_two(2 * int(world["plans"]))))
+            self._grow("agenda", max(2 * before, power_of_two(2 * int(world["plans"]))))
             world["agenda_left"] += self._free(self.agenda, before, "free_agenda")
             self._fit_answers()
         if world["controls"] and int(world["controls_left"]) <= 2 * room:
             before = len(self.controls)
-            self.controls = _grown(self.controls, CONTROL, max(2 * before, power_of_two(4 * room)))
+            self._grow("controls", max(2 * before, power_of_two(4 * room)))
             world["controls_left"] += self._free(self.controls, before, "free_control")
         if int(world["transfers_left"]) <= MESSAGES_PER_EVENT:
             before = len(self.transfers)
-            self.transfers = _grown(self.transfers, TRANSFER, max(2 * before, 2 * MESSAGES_PER_EVENT))
+            self._grow("transfers", max(2 * before, 2 * MESSAGES_PER_EVENT))
             world["transfers_left"] += self._free(self.transfers, before, "free_transfer")
         if int(world["deliveries"]) + room >= len(self.deliveries):
-            self.deliveries = _grown(self.deliveries, DELIVERY, 2 * (len(self.deliveries) + room))
+            self._grow("deliveries", 2 * (len(self.deliveries) + room))
             self.order = np.zeros(2 * len(self.deliveries), np.int32)
         if world["logging"] and int(world["logged"]) + 2 * room >= len(self.log):
-            self.log = _grown(self.log, LOG, 2 * len(self.log) + 4 * room)
+            self._grow("log", 2 * len(self.log) + 4 * room)
         if world["sampling"] and int(world["sampled"]) + 4 * room + SAMPLES_PER_EVENT >= len(self.samples):
             more = 2 * (4 * room + SAMPLES_PER_EVENT)
-            self.samples = _grown(self.samples, SAMPLE, 2 * len(self.samples) + more)
+            self._grow("samples", 2 * len(self.samples) + more)
 
     def _free(self, entries: NDArray[np.void], before: int, head: str) -> int:
         """Put entries from `before` on at the head of a free list; returns how many."""
@@ -317,20 +283,12 @@ class PacketState(Net):
 
     def _grow_pool(self, chunks: int) -> None:
         before = len(self.chunk_next)
-        pool = table(chunks * CHUNK, PACKET)
-        pool[: len(self.pool)] = self.pool
-        following = np.zeros(chunks, np.int32)
-        following[:before] = self.chunk_next
-        following[before:] = np.arange(before + 1, chunks + 1)
-        following[-1] = self.world["free_chunk"][0]
-        self.pool, self.chunk_next = pool, following
+        self._grow("pool", chunks * CHUNK)
+        self._grow("chunk_next", chunks)
+        self.chunk_next[before:] = np.arange(before + 1, chunks + 1)
+        self.chunk_next[-1] = self.world["free_chunk"][0]
         self.world["free_chunk"] = before
         self.world["chunks"] += chunks - before
-
-    def _take_desk(self) -> None:
-        """Set the first chunk aside: its first place is `SCRATCH`, where packets are made."""
-        self.world["free_chunk"] = self.chunk_next[0]
-        self.world["chunks"] -= 1
 
     # ---- windows --------------------------------------------------------------------------------
 
@@ -373,7 +331,7 @@ class PacketState(Net):
         world["room"] = 4 * busiest * (window // shortest + 4) + self.burst
         world["plans"] = 16 * of_host * (window // shortest + 4) + 2 * MESSAGES_PER_EVENT  # switches plan nothing
         if len(self.came) < int(world["room"]):
-            self.came = table(int(world["room"]), ARRIVAL)
+            self.came = table(int(world["room"]), t.ARRIVAL)
             self.keys = np.zeros(2 * int(world["room"]), np.int64)
             self.short_keys = np.zeros(int(world["room"]) + BLOCK, np.int32)
 
@@ -417,9 +375,3 @@ def network_of(dispatch: Dispatch) -> type[PacketState]:
     """Return the kind of networks with some laws and load-balancing rules."""
     tables = {**Net.TABLES, "flows": dispatch.flow, "laws": dispatch.law}
     return type("PacketState", (PacketState,), {"TABLES": tables, "KERNELS": dispatch.kernels, "dispatch": dispatch})
-
-
-def _grown(entries: NDArray[Any], dtype: np.dtype[np.void], length: int) -> NDArray[np.void]:
-    grown = table(length, dtype)
-    grown[: len(entries)] = entries
-    return grown

@@ -20,9 +20,6 @@ class PacketTimes:
 
     They are looked up in plain lists: for the handful of wires of a way an array takes longer. Most ways of a network
     are alike, wire by wire, and what they take is worked out once.
-
-    `links`: ``LINK`` records.
-    `law`: the ``LAW`` record of the transport.
     """
 
     def __init__(self, links: NDArray[np.void], law: np.void) -> None:
@@ -63,7 +60,6 @@ class PacketTimes:
     def of_route(self, way: Sequence[int], servers: Sequence[float]) -> Mapping[str, float]:
         """Columns of ``ROUTE`` that `fabricsim.engine.program.transfer.time_alone` needs.
 
-        `way`: its wires.
         `servers`: time per payload byte of each server before and after them, ps.
         """
         key = self._kinds_of(way), tuple(servers)

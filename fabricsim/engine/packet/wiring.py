@@ -142,7 +142,7 @@ class PacketWiring(Wiring):
         network = self._network
         flows = np.flatnonzero(network.flows["route"][: network.used["flows"]] == route).tolist()
         for flow in flows if self._law["one_path"] and way.wires else ():
-            place = network.add_path([*way.wires, *way.reverse])
+            place = network.extend("paths", [*way.wires, *way.reverse])
             hops = len(way.wires)
             columns = {"path": [place], "reverse_path": [place + hops], "hops": [hops]}
             if network.world["telemetry"][0]:
@@ -245,13 +245,13 @@ class PacketWiring(Wiring):
         }
         if law["one_path"]:
             links = [link for way in ways for link in (*way.wires, *way.reverse)]
-            paths = _starts(network.add_path(links), [2 * each for each in hops])
+            paths = _starts(network.extend("paths", links), [2 * each for each in hops])
             columns |= {"path": paths, "reverse_path": list(map(sum, zip(paths, hops, strict=True)))}
         else:
             columns |= {"path": [~node for node in there], "reverse_path": [~node for node in here]}
         span = int(law["span"])
         if law["recovery"]:
-            columns["slot"] = _starts(network.add_scores(2 * span * len(ways)), [2 * span] * len(ways))
+            columns["slot"] = _starts(network.add("scoreboard", 2 * span * len(ways)), [2 * span] * len(ways))
         if network.world["telemetry"][0]:
             entries = [(span + 1) * each for each in hops]
             columns["first_telemetry"] = _starts(network.add("telemetry", sum(entries)), entries)

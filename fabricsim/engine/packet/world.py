@@ -34,7 +34,6 @@ class PacketWorld(World):
     """One simulated fabric, packet by packet.
 
     `capacities`: of the resources, units per second.
-    `network`: its tables.
     `smallest`: wire bytes of the smallest packet, but for those that end a message.
     `names`: of its links, for messages.
     `calendar`: whether nodes are found by the tournament over their next times; chosen if it is None.

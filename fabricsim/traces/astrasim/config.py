@@ -31,7 +31,6 @@ _ALGORITHM = re.compile(r"[A-Za-z]{1,32}\d{0,5}", re.ASCII)
 class System:
     """What a system configuration says.
 
-    `path`: the file.
     `algorithms`: for each collective that it names, the algorithm of each dimension.
     `custom`: for some collectives the beginning of the names of Chakra files, which end in ``.<rank>.et``; these go
         before.

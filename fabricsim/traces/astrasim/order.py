@@ -97,8 +97,6 @@ class Layer(NamedTuple):
 def unroll(source: str, header: Header, layers: Sequence[Layer]) -> Recording:
     """Let one pass run.
 
-    `source`: for messages.
-    `header`, `layers`: the workload; at least one layer.
     Returns: of rank 0.
     Raises TraceError if checkpoints name layers that are not there, or none to repeat from.
     """

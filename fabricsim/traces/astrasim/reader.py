@@ -64,7 +64,6 @@ def recognises(name: str, head: bytes) -> bool:  # noqa: ARG001  the first line 
 def read(source: Source) -> Iterator[Recording]:
     """Give what rank 0 does in one pass, which stands for all ranks.
 
-    `source`: the file.
     Yields: one. Sizes of its groups, and their ranks where all sizes are known, are those that the first line gives.
     Raises TraceError if the first line, the number of layers, or a layer cannot be used.
     """

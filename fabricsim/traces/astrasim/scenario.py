@@ -84,7 +84,6 @@ def convert(network: Path | str, system: Path | str | None, output: Path | str) 
 def made(dimensions: Sequence[NetworkDimension], system: System | None, cables: str, folder: Path) -> Written:
     """Lay out a scenario.
 
-    `dimensions`, `system`: as read.
     `cables`: name for the file of cables.
     `folder`: if the scenario will be, for the names of files beside it.
     """

@@ -40,7 +40,6 @@ class Attribute(NamedTuple):
     `name`: such as ``"comm_size"``.
     `kind`: name of the type of its value, such as ``"int64"``; empty if it has none.
     `value`: a list is a tuple.
-    `description`: in words.
     """
 
     name: str

@@ -15,7 +15,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
-from fabricsim.traces.goal.writer import MOST_OPTION, PS_PER_NS, write
+from fabricsim.traces.goal.writer import MOST_OPTION, PS_PER_NS
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from fabricsim.files.sources import Source
     from fabricsim.traces.trace import Recording
-
-__all__ = ["MOST_RANKS", "MOST_STATEMENTS", "read", "recognises", "write"]
 
 MOST_STATEMENTS = 20_000_000
 """Operations and dependencies of one file."""

@@ -72,7 +72,6 @@ class Events:
     `rows`: ``ROW`` records in the order of the file.
     `names`, `places`, `notes`: what they refer to.
     `steps`: number, start and end of each step.
-    `head`: values beside the events.
     `origin`: us of the file's clock where times are counted from.
     `negative`: how many durations are below 0.
     `inputs`: what operators were called with, if that was asked for.
@@ -88,11 +87,14 @@ class Events:
     negative: int
     inputs: list[Inputs] = field(default_factory=list)
 
+    def device_of(self, chosen: NDArray[np.bool_]) -> int:
+        """Give the device that most of some rows, which are on devices, are of."""
+        return self.places[int(np.bincount(self.rows["place"][chosen]).argmax())].first
+
 
 def read_events(source: Source, operators: Callable[[str], bool] | None = None) -> Events:
     """Read a file.
 
-    `source`: the file.
     `operators`: whether the inputs of operators of a name matter; if it is not given, plain operators are left out.
     """
     file = KinetoFile(Window(source))
@@ -134,7 +136,8 @@ class _Collector:
                     continue
             times = self._times(event, number)
             if mark == scanner.STEP:
-                self._step(event.name, *times)
+                if match := _STEP.fullmatch(event.name):
+                    self.steps.append((int(match[1]), times[0], sum(times)))
             else:
                 rows.append(self._row(event, category, mark, times))
         self.rows.append(np.array(rows, ROW))
@@ -219,11 +222,6 @@ class _Collector:
             raise TraceError(self.label, f"more than {MOST_NOTES} different collectives; capture fewer iterations")
         sequence = arguments.get("Seq", NONE)
         return noted, sequence if type(sequence) is int and 0 <= sequence < 2**62 else NONE
-
-    def _step(self, name: str, start: int, duration: int) -> None:
-        match = _STEP.fullmatch(name)
-        if match:
-            self.steps.append((int(match[1]), start, start + duration))
 
     def finish(self) -> Events:
         rows = np.concatenate(self.rows) if self.rows else np.empty(0, ROW)

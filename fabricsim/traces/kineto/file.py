@@ -136,7 +136,6 @@ class Window:
 class KinetoFile:
     """A file being read.
 
-    `window`: what is read of it.
     `head`: values beside the events, by key; all of them once `pieces` has ended.
     `seen`: events of the pieces before.
     """

@@ -24,7 +24,6 @@ class CapturedJob:
 
     `source`: the file; its name says the rank if its head does not.
     `head`: values beside the events, decoded.
-    `rank`, `world`, `host`: as of `fabricsim.traces.trace.Recording`.
     `base`: ns that all times of the file count from.
     """
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.kineto.events import Events
 
-_DEEPEST = 8  # notes within notes: ``barrier`` holds ``allreduce``, a coalescing one its parts
-
 
 def calls_by_correlation(rows: NDArray[np.void], correlations: NDArray[np.int64]) -> NDArray[np.int64]:
     """Find the call of each correlation: indices of `rows`, NONE if there is none."""
@@ -38,7 +36,6 @@ def matched(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[
 class Streams:
     """Which work of a stream was handed to it before a time.
 
-    `rows`: ``ROW`` records.
     `launches`: row of the launch of each row, NONE if not known.
     """
 
@@ -75,8 +72,6 @@ def notes_of_kernels(
 ) -> Iterator[NDArray[np.int64]]:
     """Find what is noted around the launches of kernels, or with their ``External id`` if nothing is around them.
 
-    `events`: all of a file.
-    `kernels`: rows of kernels.
     `launches`: row of the launch of each of them; NONE if not known.
     Yields: row of the ``record_param_comms`` of each kernel, then row of its annotation ``nccl:...``; NONE if there is
         none.
@@ -92,19 +87,30 @@ def notes_of_kernels(
         for place in np.unique(rows["place"][marked]):
             here = marked[rows["place"][marked] == place]
             launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
-            found[launched] = _around(rows, here, rows["start"][launches[launched]])
+            found[launched] = innermost(rows, here, rows["start"][launches[launched]])
         by_id = matched(rows["external"][marked], marked, rows["external"][kernels])
         # before PyTorch 2.1 a kernel's External id is its correlation, which counts something else
         own = rows["external"][kernels] != rows["correlation"][kernels]
         yield np.where((found == NONE) & own, by_id, found)
 
 
-def _around(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+def innermost(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
     """Find the innermost of the spans of a thread around each time; NONE if there is none."""
-    spans = spans[np.argsort(rows["start"][spans], kind="stable")]
     starts, ends = rows["start"][spans], rows["start"][spans] + rows["duration"][spans]
-    found = np.searchsorted(starts, times, "right") - 1
-    for _ in range(_DEEPEST):
-        found = np.where((found >= 0) & (ends[found] < times), found - 1, found)
-    good = (found >= 0) & (ends[found] >= times)
-    return np.where(good, spans[found], NONE)
+    order = np.lexsort((-ends, starts))
+    starts, ends, spans = starts[order].tolist(), ends[order].tolist(), spans[order].tolist()
+    found = np.full(len(times), NONE, np.int64)
+    open_: list[int] = []
+    following = 0
+    for at in np.argsort(times, kind="stable").tolist():
+        time = int(times[at])
+        while following < len(spans) and starts[following] <= time:
+            while open_ and ends[open_[-1]] <= starts[following]:
+                open_.pop()
+            open_.append(following)
+            following += 1
+        while open_ and ends[open_[-1]] < time:
+            open_.pop()
+        if open_:
+            found[at] = spans[open_[-1]]
+    return found

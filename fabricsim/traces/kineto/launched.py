@@ -16,7 +16,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.kineto import trace_events as scanner
 from fabricsim.traces.kineto.events import read_events
 from fabricsim.traces.kineto.job import CapturedJob
-from fabricsim.traces.kineto.joins import calls_by_correlation, matched
+from fabricsim.traces.kineto.joins import calls_by_correlation, innermost, matched
 from fabricsim.traces.kineto.messages import operation_of_kernel
 
 if TYPE_CHECKING:
@@ -50,12 +50,9 @@ NO_SHAPES = "holds no shapes of operators; capture with torch.profiler.profile(.
 class LaunchedKernels:
     """Kernels of one rank, those of NCCL left out.
 
-    `source`: file, and member of an archive.
     `rank`: global rank; NONE if not captured.
     `device`: name of the GPU; empty if not captured.
     `kernels`: ``KERNEL`` records, shape ``(n,)``.
-    `names`: of kernels and operators.
-    `inputs`: of operators.
     """
 
     source: str
@@ -74,7 +71,6 @@ class LaunchedKernels:
 def read_launched(source: Source, operators: Callable[[str], bool]) -> LaunchedKernels:
     """Read a file.
 
-    `source`: the file: one rank.
     `operators`: whether the inputs of operators of a name matter.
     Raises TraceError if it is no such file, is cut or damaged, or holds no kernels, operators or shapes.
     """
@@ -90,12 +86,8 @@ def read_launched(source: Source, operators: Callable[[str], bool]) -> LaunchedK
     if not events.inputs and (wanted & (rows["category"] == scanner.OPERATOR)).any():
         raise TraceError(source.label, NO_SHAPES)
     job, kernels = CapturedJob(source, events.head), _kernels(events)
-    return LaunchedKernels(source.label, job.rank, job.device(_device(events)), kernels, events.names, events.inputs)
-
-
-def _device(events: Events) -> int:
-    on_device = events.rows[events.rows["category"] == scanner.KERNEL]
-    return events.places[int(np.bincount(on_device["place"]).argmax())].first
+    device = job.device(events.device_of(rows["category"] == scanner.KERNEL))
+    return LaunchedKernels(source.label, job.rank, device, kernels, events.names, events.inputs)
 
 
 def _kernels(events: Events) -> NDArray[np.void]:
@@ -140,30 +132,8 @@ def _operators(events: Events, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
     for place in np.unique(rows["place"][launches[launches != NONE]]):
         launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
         here = operators[rows["place"][operators] == place]
-        found[launched] = _innermost(rows, here, rows["start"][launches[launched]])
+        found[launched] = innermost(rows, here, rows["start"][launches[launched]])
     # before PyTorch 2.1 a kernel's External id is its correlation, which counts something else
     own = (rows["external"][kernels] != rows["correlation"][kernels]) & (launches == NONE)
     by_id = matched(rows["external"][operators], operators, rows["external"][kernels])
     return np.where(own, by_id, found)
-
-
-def _innermost(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Find the innermost of the spans of a thread around each time; NONE if there is none."""
-    starts, ends = rows["start"][spans], rows["start"][spans] + rows["duration"][spans]
-    order = np.lexsort((-ends, starts))
-    starts, ends, spans = starts[order].tolist(), ends[order].tolist(), spans[order].tolist()
-    found = np.full(len(times), NONE, np.int64)
-    open_: list[int] = []
-    following = 0
-    for at in np.argsort(times, kind="stable").tolist():
-        time = int(times[at])
-        while following < len(spans) and starts[following] <= time:
-            while open_ and ends[open_[-1]] <= starts[following]:
-                open_.pop()
-            open_.append(following)
-            following += 1
-        while open_ and ends[open_[-1]] < time:
-            open_.pop()
-        if open_:
-            found[at] = spans[open_[-1]]
-    return found

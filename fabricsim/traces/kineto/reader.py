@@ -20,7 +20,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.form import Form
 from fabricsim.traces.kineto import trace_events as scanner
-from fabricsim.traces.kineto.events import Timeline, read_events
+from fabricsim.traces.kineto.events import read_events
 from fabricsim.traces.kineto.job import CapturedJob
 from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_of_kernels
 from fabricsim.traces.kineto.messages import Note, communication, operation_of_kernel
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from fabricsim.files.sources import Source
     from fabricsim.traces.kineto.events import Events
-    from fabricsim.traces.trace import Communication, Recording
+    from fabricsim.traces.trace import Communication, LaneKind, Recording
 
 _NS_PER_US = 1000
 
@@ -138,7 +138,7 @@ class _Reading:
         builder.steps.extend(events.steps)
         self._say_what_is_missing(nodes)
         origin, nodes["start"] = self._origin(nodes)
-        device = self.job.device(self._device_number())
+        device = self.job.device(events.device_of(self.on_device))
         built = builder.build(self.job.rank, self.job.world, origin=origin, host=self.job.host, device=device)
         return replace(built, nodes=nodes, edges=edges, names=tuple(events.names))
 
@@ -183,13 +183,11 @@ class _Reading:
         }
         lanes = np.full(len(places), NONE, np.int32)
         for i in sorted(used, key=lambda i: (not places[i].on_device, places[i])):
-            lanes[i] = self._lane(places[i], several[places[i].on_device])
+            on_device, first, second = places[i]
+            kind: LaneKind = "stream" if on_device else "thread"
+            within = f"{'device' if on_device else 'process'} {first} " * several[on_device]
+            lanes[i] = self.builder.lane(kind, f"{within}{kind} {second}")
         return lanes
-
-    def _lane(self, place: Timeline, several: bool) -> int:  # noqa: FBT001  private
-        if place.on_device:
-            return self.builder.lane("stream", f"device {place.first} " * several + f"stream {place.second}")
-        return self.builder.lane("thread", f"process {place.first} " * several + f"thread {place.second}")
 
     def _split(self, nodes: NDArray[np.void], copies: NDArray[np.int64], first: NDArray[np.int64]) -> None:
         """Make a launch and a wait of each call that copies and waits: the wait begins with the copy."""
@@ -253,10 +251,6 @@ class _Reading:
         taken, whole = (int(self.rows["duration"][which].sum()) for which in (rows, self.on_device))
         what = f"what {len(rows)} kernels of {' and '.join(sorted(libraries))} send, and to whom"
         return f"{what}: as captured on any fabric, {taken / max(whole, 1):.1%} of the time of all kernels"
-
-    def _device_number(self) -> int:
-        places = self.rows["place"][self.on_device]
-        return self.events.places[int(np.bincount(places).argmax())].first
 
     def _say_what_is_missing(self, nodes: NDArray[np.void]) -> None:
         what = [*self.builder.communications]

@@ -27,9 +27,7 @@ WAITS = re.compile(r"(?:cuda|cu|hip)(?:(Device|Ctx)|Stream|Event)Synchronize(?:_
 class Waits:
     """Finds what waits for what.
 
-    `events`: all of a file.
     `kinds`: kind of the node of each row.
-    `streams`: what each stream was handed, and when.
     """
 
     def __init__(self, events: Events, kinds: NDArray[np.int8], streams: Streams) -> None:

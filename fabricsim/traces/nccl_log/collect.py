@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,39 +53,6 @@ _MOST_NAMES = 64  # versions, networks, operations: a log has a few
 _PACK = 2**16
 
 
-@dataclass
-class _Seen:
-    """A communicator in the making."""
-
-    process: Process
-    device: int
-    rank: int = NONE
-    size: int = NONE
-    bus: str = ""
-    identity: str = ""
-    facts: Facts = field(default_factory=Facts)
-    complete: bool = False
-    splits: int = 0
-
-    def finished(self) -> Communicator:
-        facts = self.facts
-        rank = facts.rank if self.rank == NONE else self.rank
-        return Communicator(
-            rank,
-            self.size,
-            self.process,
-            self.device,
-            self.bus,
-            self.identity,
-            facts.rings,
-            facts.trees,
-            facts.channels,
-            facts.p2p_channels,
-            facts.nvls_channels,
-            facts.transports,
-        )
-
-
 class Collector:
     """Takes a log line by line. `source`: the file, for messages."""
 
@@ -96,7 +62,7 @@ class Collector:
         self.networks: dict[Process, str] = {}
         self.old_networks: dict[Process, str] = {}
         self.adapters: dict[Process, tuple[str, ...]] = {}
-        self.communicators: list[_Seen] = []
+        self.communicators: list[Communicator] = []
         self.by_address: dict[tuple[Process, str], int] = {}
         self.setting_up: dict[tuple[Process, int, int], Facts] = {}
         self.announcing: dict[Process, Facts] = {}  # processes of an NCCL that says Init START, and their last
@@ -154,7 +120,7 @@ class Collector:
         thread = (message.process, message.thread, message.device)
         seen = self._known(message.process, address)
         if seen is None or seen.complete:
-            seen = self._new(_Seen(message.process, int(device)), address)
+            seen = self._new(Communicator(message.process, int(device)), address)
         seen.rank, seen.size, seen.bus = int(rank), int(size), bus or ""
         if state == "START":
             self.setting_up[thread] = self.announcing[message.process] = seen.facts
@@ -172,11 +138,11 @@ class Collector:
         parent.splits += 1
         return f"{parent.identity}/{parent.splits}.{split[2]}"
 
-    def _known(self, process: Process, address: str) -> _Seen | None:
+    def _known(self, process: Process, address: str) -> Communicator | None:
         number = self.by_address.get((process, address))
         return None if number is None else self.communicators[number]
 
-    def _new(self, seen: _Seen, address: str) -> _Seen:
+    def _new(self, seen: Communicator, address: str) -> Communicator:
         self.by_address[seen.process, address] = len(self.communicators)
         self.communicators.append(seen)
         self.kept += 1
@@ -211,7 +177,7 @@ class Collector:
         operation, number, count, datatype, root, address, size, stream, rank = match.groups()
         seen = self._known(message.process, address)
         if seen is None:
-            seen = self._new(_Seen(message.process, message.device, size=int(size)), address)
+            seen = self._new(Communicator(message.process, message.device, size=int(size)), address)
         if rank and seen.rank == NONE:
             seen.rank = int(rank)
         if operation not in self.operations and len(self.operations) == _MOST_NAMES:
@@ -241,7 +207,7 @@ class Collector:
             tuple(self.versions),
             networks,
             adapters,
-            tuple(seen.finished() for seen in self.communicators),
+            tuple(self.communicators),
             self.choices,
             tuple(self.operations),
             np.concatenate(self.packed),
@@ -249,11 +215,13 @@ class Collector:
         )
 
     def _take_unfinished(self) -> None:
-        """Keep communicators whose set-up the log does not finish."""
+        """Keep communicators whose set-up the log does not finish, and ranks that only their trees say."""
         done = {id(seen.facts) for seen in self.communicators}
         for (process, _, device), facts in self.setting_up.items():
             if facts and id(facts) not in done:
-                self.communicators.append(_Seen(process, device, facts=facts))
+                self.communicators.append(Communicator(process, device, facts=facts))
+        for seen in self.communicators:
+            seen.rank = seen.facts.rank if seen.rank == NONE else seen.rank
 
 
 def _named(text: str, names: tuple[str, ...]) -> str:

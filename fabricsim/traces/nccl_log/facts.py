@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fabricsim.records.program import NONE
-from fabricsim.traces.nccl_log.records import LoggedPlace
 
 _RING = re.compile(r"Channel (\d{1,4})(?:/(\d{1,4}))? :((?:\s+\d{1,9})+)$")
 _RANK = r"(-?\d{1,9})"
@@ -29,12 +29,28 @@ _CHANNELS = re.compile(
 _MOST_TRANSPORTS = 64  # of one communicator
 
 
+class LoggedPlace(NamedTuple):
+    """A rank's place in a tree: ranks of the communicator.
+
+    `parent`: ``None`` for the root.
+    `children`: in the order of the log.
+    """
+
+    parent: int | None
+    children: tuple[int, ...]
+
+
 @dataclass
 class Facts:
     """What a thread says while it sets up a communicator.
 
-    Attributes are as of `fabricsim.traces.nccl_log_types.Communicator`; `rank` is that of the trees, and `kept` counts
-    what is held.
+    `rank`: that of the trees; NONE if there are none.
+    `rings`: by channel its ranks in order, as rank 0 logs them: NCCL up to 2.10 cuts long ones.
+    `trees`: by channel this rank's place.
+    `channels`, `p2p_channels`, `nvls_channels`: how many for collectives, for sends and receives, and for NVLS; NONE if
+        not logged.
+    `transports`: how many connections run over which, such as ``"NET/IB/GDRDMA"``.
+    `kept`: how much is held.
     """
 
     rank: int = NONE

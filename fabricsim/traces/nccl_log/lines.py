@@ -30,8 +30,6 @@ _NS_PER_S = 10**9
 class LogMessage(NamedTuple):
     """What one thread has written.
 
-    `process`: host and number of the process.
-    `thread`: number of the thread.
     `device`: index of the GPU that was current.
     `time`: nanoseconds since 1970 of the host's local time; NONE if the log has no timestamps, or in a form of the
         user's own.

@@ -39,7 +39,6 @@ class Ranks:
     `log`: what was logged, with calls.
     `entities`: by communicator whose it is.
     `ranks`: global rank of each; NONE if the log is of one and does not say.
-    `world`: ranks of the job.
     `names`: of communicators, alike on all ranks.
     `members`: by name the global ranks by their rank in the communicator.
     """

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from fabricsim.records.program import NONE
+from fabricsim.traces.nccl_log.facts import Facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,17 +33,6 @@ CALL = np.dtype(
 """A collective, send or receive that a rank has called."""
 
 
-class LoggedPlace(NamedTuple):
-    """A rank's place in a tree: ranks of the communicator.
-
-    `parent`: ``None`` for the root.
-    `children`: in the order of the log.
-    """
-
-    parent: int | None
-    children: tuple[int, ...]
-
-
 class LoggedChoice(NamedTuple):
     """What NCCL chose for a collective.
 
@@ -57,34 +49,28 @@ class LoggedChoice(NamedTuple):
     channels: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class Communicator:
     """A communicator as one rank sees it.
 
-    `rank`, `size`: in it; NONE if the log does not say.
-    `process`: host and process number.
     `device`: index of the GPU.
+    `rank`, `size`: in it; NONE if the log does not say.
     `bus`: PCI address of the GPU in hexadecimal digits; empty if not logged.
     `identity`: equal on all its ranks (``commId``, and of which split); empty if not logged, as before NCCL 2.18.
-    `rings`: by channel its ranks in order, as rank 0 logs them: NCCL up to 2.10 cuts long ones.
-    `trees`: by channel this rank's place.
-    `channels`, `p2p_channels`, `nvls_channels`: how many for collectives, for sends and receives, and for NVLS; NONE if
-        not logged.
-    `transports`: how many connections run over which, such as ``"NET/IB/GDRDMA"``.
+    `facts`: its rings, trees, channels and transports.
+    `complete`: whether the log says that its set-up has ended.
+    `splits`: how many have been split off it.
     """
 
-    rank: int
-    size: int
     process: Process
     device: int
-    bus: str
-    identity: str
-    rings: Mapping[int, tuple[int, ...]]
-    trees: Mapping[int, LoggedPlace]
-    channels: int
-    p2p_channels: int
-    nvls_channels: int
-    transports: Mapping[str, int]
+    rank: int = NONE
+    size: int = NONE
+    bus: str = ""
+    identity: str = ""
+    facts: Facts = field(default_factory=Facts)
+    complete: bool = False
+    splits: int = 0
 
     @property
     def host(self) -> str:

@@ -68,11 +68,7 @@ def timed_of(node: OperatorNode, thread: int) -> Timed:
 
 
 class OperatorCall(NamedTuple):
-    """A call of an operator that may run a kernel.
-
-    `id`, `thread`, `name`: as the node has them.
-    `work`: what the kernel does.
-    """
+    """A call of an operator that may run a kernel."""
 
     id: int
     thread: int
@@ -81,11 +77,7 @@ class OperatorCall(NamedTuple):
 
 
 class ParamComms(NamedTuple):
-    """A node ``record_param_comms``.
-
-    `id`, `thread`: as the node has them.
-    `record`: what it says.
-    """
+    """A node ``record_param_comms``."""
 
     id: int
     thread: int
@@ -96,7 +88,6 @@ class ParamComms(NamedTuple):
 class Calls:
     """What is kept of a file.
 
-    `label`: name of the file.
     `groups`: process groups.
     `above`: id of the caller of each node.
     `operators`, `messages`, `device`, `host`: nodes by what they are; those of `device` and `host` have times.

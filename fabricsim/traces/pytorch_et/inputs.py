@@ -22,7 +22,6 @@ _TENSOR = "Tensor("
 class ToldInputs(NamedTuple):
     """Inputs of one rank.
 
-    `source`: file, and member of an archive.
     `rank`: as its name says; NONE if it does not.
     `inputs`: name and inputs of an operator by the ``rf_id`` of its call.
     """
@@ -35,7 +34,6 @@ class ToldInputs(NamedTuple):
 def read_inputs(source: Source, operators: Callable[[str], bool]) -> ToldInputs:
     """Read a file.
 
-    `source`: the file: one rank.
     `operators`: whether operators of a name matter.
     Raises TraceError if it cannot be read.
     """

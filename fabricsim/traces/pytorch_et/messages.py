@@ -17,6 +17,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.messages import MOST_RANKS, Note, communication, note_of
 from fabricsim.traces.pytorch_et.nodes import tensors
 from fabricsim.traces.rank_groups import MOST_LISTED, strided
+from fabricsim.traces.trace import ProcessGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,6 @@ class Record(NamedTuple):
     `sequence`: number of the communication within its group; NONE if not captured.
     `named`: whether its group has a name that is the same on all ranks; else `note.group` is an address in this
         process.
-    `reads`, `writes`: tensors.
     """
 
     name: str
@@ -111,31 +111,15 @@ def _layout(numbers: list[int]) -> dict[str, int]:
     return dict(zip(("Global rank start", "Global rank stride", "Group size"), numbers, strict=True))
 
 
-class Membership(NamedTuple):
-    """A process group as ``## process_group:init ##`` lists it.
-
-    `name`, `description`: as PyTorch calls it.
-    `ranks`, `size`: as of `fabricsim.traces.trace.ProcessGroup`.
-    """
-
-    name: str
-    description: str
-    ranks: tuple[int, ...]
-    size: int
-
-
 class Groups:
-    """The process groups of a rank, by name and by address.
-
-    `label`: name of the file.
-    """
+    """The process groups of a rank, by name and by address."""
 
     def __init__(self, label: str) -> None:
         self.label = label
         self.cut = False
         self._room = MOST_LISTED
-        self._listed: dict[str, Membership] = {}
-        self._addresses: dict[str, Membership] = {}
+        self._listed: dict[str, ProcessGroup] = {}
+        self._addresses: dict[str, ProcessGroup] = {}
 
     @property
     def world(self) -> int:
@@ -172,11 +156,11 @@ class Groups:
         self._room -= len(whole)
         if self._room < 0:
             raise TraceError(self.label, f"its process groups have more than {MOST_LISTED} ranks; copy the file again")
-        group = Membership(called, described if isinstance(described, str) else "", whole, size)
+        group = ProcessGroup(called, described if isinstance(described, str) else "", whole, size)
         self._listed[called] = group
         self._addresses |= dict.fromkeys(addresses, group)
 
-    def of(self, record: Record) -> Membership | None:
+    def of(self, record: Record) -> ProcessGroup | None:
         """Give the group of a record; None if it is known by an address alone."""
         note = record.note
         listed = (self._listed if record.named else self._addresses).get(note.group)
@@ -185,7 +169,7 @@ class Groups:
                 msg = f"process group {listed.name!r} is of {listed.size} ranks, but a communication says {note.size}"
                 raise TraceError(self.label, f"{msg}; give the file as PyTorch wrote it")
             return listed
-        return Membership(note.group, note.description, note.ranks, note.size) if record.named else None
+        return ProcessGroup(note.group, note.description, note.ranks, note.size) if record.named else None
 
 
 def _items(text: str) -> Iterator[str]:
@@ -215,13 +199,12 @@ def _decoded(text: str) -> dict[str, Any] | None:
     return None
 
 
-def moved(builder: RecordingBuilder, record: Record, group: Membership | None) -> Communication | None:
+def moved(builder: RecordingBuilder, record: Record, group: ProcessGroup | None) -> Communication | None:
     """Say what a record moves; None if it moves nothing, as a wait."""
     note = record.note
     if note.operation is None or (not record.reads and not record.writes and note.operation != "barrier"):
         return None
     if group is None:
         size = max(note.size, len(note.sent), len(note.received))
-        group = Membership("", "", (), size if size > 0 else NONE)
-    number = builder.group(group.name, group.description, group.ranks, group.size)
-    return communication(note, note.operation, number, group.ranks, group.size)
+        group = ProcessGroup("", "", (), size if size > 0 else NONE)
+    return communication(note, note.operation, builder.group(*group), group.ranks, group.size)

@@ -17,9 +17,9 @@ from fabricsim.traces.form import Form
 from fabricsim.traces.pytorch_et import timed as pytorch_et_timed
 from fabricsim.traces.pytorch_et import writer as pytorch_et_writer
 from fabricsim.traces.pytorch_et.calls import Calls
-from fabricsim.traces.pytorch_et.messages import PEERLESS, Groups, Membership
+from fabricsim.traces.pytorch_et.messages import PEERLESS, Groups
 from fabricsim.traces.pytorch_et.nodes import node_of
-from fabricsim.traces.trace import RecordingBuilder
+from fabricsim.traces.trace import ProcessGroup, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,9 +106,9 @@ def rank_of_name(name: str) -> int:
     return int(match[1]) if match else NONE
 
 
-def _groups(calls: Calls, rank: int, builder: RecordingBuilder) -> dict[str, Membership]:
+def _groups(calls: Calls, rank: int, builder: RecordingBuilder) -> dict[str, ProcessGroup]:
     """Name the group of each record, by what the record calls it."""
-    groups: dict[str, Membership] = {}
+    groups: dict[str, ProcessGroup] = {}
     sizes: dict[str, int] = {}
     for message in calls.messages:
         note = message.record.note
@@ -125,7 +125,7 @@ def _groups(calls: Calls, rank: int, builder: RecordingBuilder) -> dict[str, Mem
     for number, (address, size) in enumerate(sizes.items()):
         # one group alone is the one that PyTorch makes first, and calls 0; several cannot be matched across ranks
         name = "0" if len(sizes) == 1 else f"group {number} of rank {rank}"
-        groups[address] = Membership(name, "", (), size)
+        groups[address] = ProcessGroup(name, "", (), size)
     return groups
 
 

@@ -16,14 +16,13 @@ from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, W
 
 if TYPE_CHECKING:
     from fabricsim.traces.pytorch_et.calls import Calls, ParamComms, Timed
-    from fabricsim.traces.pytorch_et.messages import Membership
-    from fabricsim.traces.trace import RecordingBuilder
+    from fabricsim.traces.trace import ProcessGroup, RecordingBuilder
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 _PS_PER_NS = 1000
 
 
-def write(builder: RecordingBuilder, calls: Calls, groups: dict[str, Membership]) -> int:
+def write(builder: RecordingBuilder, calls: Calls, groups: dict[str, ProcessGroup]) -> int:
     """Write kernels and the operators that launched or waited for them; gives the origin of times in ns."""
     origin = min(entry.start for entry in (*calls.device, *calls.host.values()))
     builder.steps.extend(
@@ -53,7 +52,7 @@ def _node(builder: RecordingBuilder, kind: int, lane: int, entry: Timed, origin:
 
 
 def _write_device(
-    builder: RecordingBuilder, calls: Calls, groups: dict[str, Membership], origin: int
+    builder: RecordingBuilder, calls: Calls, groups: dict[str, ProcessGroup], origin: int
 ) -> dict[int, list[int]]:
     """Write what devices run; gives the nodes by the operator that launched them."""
     messages = {message.id: message for message in calls.messages if message.record.note.operation is not None}

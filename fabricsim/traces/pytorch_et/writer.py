@@ -18,8 +18,7 @@ from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST
 
 if TYPE_CHECKING:
     from fabricsim.traces.pytorch_et.calls import Calls, OperatorCall, ParamComms
-    from fabricsim.traces.pytorch_et.messages import Membership
-    from fabricsim.traces.trace import RecordingBuilder
+    from fabricsim.traces.trace import ProcessGroup, RecordingBuilder
 
 
 class _Order:
@@ -67,7 +66,7 @@ class _Writer:
     """Writes calls in the order of their ids, which is that in which they began."""
 
     builder: RecordingBuilder
-    groups: dict[str, Membership]
+    groups: dict[str, ProcessGroup]
     on_device: bool
     order: _Order
     begun: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
@@ -113,7 +112,7 @@ class _Writer:
             self.order.to_wait.setdefault(launcher, []).append((lane, node))
 
 
-def write(builder: RecordingBuilder, calls: Calls, groups: dict[str, Membership]) -> None:
+def write(builder: RecordingBuilder, calls: Calls, groups: dict[str, ProcessGroup]) -> None:
     """Write calls without times."""
     operators = {call.id: call for call in innermost(calls)}
     inner = parts_of_others(calls)

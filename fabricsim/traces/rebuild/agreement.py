@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 def agreement(rebuilt: Rebuilt, form: str, spans: NDArray[np.void]) -> Capture:
     """Put what was captured beside what was replayed.
 
-    `rebuilt`: the program, and what was captured of it.
-    `form`: of the trace.
     `spans`: ``SPAN`` records of the program's ops as replayed.
     """
     return Capture(form, rebuilt.captured_span, _steps(rebuilt, spans), _transfers(rebuilt, spans), rebuilt.assumptions)

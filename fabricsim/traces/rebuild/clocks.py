@@ -36,8 +36,6 @@ def delays(recordings: Sequence[Recording], ordered: Sequence[Ordered], matched:
     Clocks differ by the median of the differences between the ends of those collectives that no rank can leave before
     the last has come; where that is below `_AGREED`, they are taken to agree.
 
-    `recordings`, `ordered`: what was captured, and its nodes in order.
-    `matched`: their communications.
     Returns: in ps, shape ``(recordings,)``; the least is 0.
     """
     if not all(some.timed for some in ordered):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.records.program import NONE
-from fabricsim.traces.rebuild.turns import turns
+from fabricsim.traces.dependencies import of_lanes
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, EDGE, HOST, LAUNCH, NODE, WAIT
 
 if TYPE_CHECKING:
@@ -91,14 +91,8 @@ def _untimed(recording: Recording) -> Ordered:
     nodes = recording.nodes.copy()
     unknown = _unknown(nodes)
     nodes["duration"] = np.maximum(nodes["duration"], 0)
-    chained = [kind in {"stream", "thread"} for kind, _ in recording.lanes]
-    lane = nodes["lane"]
-    place = np.flatnonzero(np.array(chained, np.bool_)[lane])
-    place = place[np.argsort(lane[place], kind="stable")]
-    follows = lane[place][1:] == lane[place][:-1]
-    edges = np.concatenate(
-        [_eager(recording), _edges(place[:-1][follows], place[1:][follows]), _edges(*turns(recording).T)]
-    )
+    in_lanes = _edges(*of_lanes(nodes["lane"], recording.lanes))
+    edges = np.concatenate([_eager(recording), in_lanes, _edges(*_turns(recording).T)])
     return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), _marked_steps(recording), NONE, 0, unknown)
 
 
@@ -110,6 +104,34 @@ def _eager(recording: Recording) -> NDArray[np.void]:
     before = recording.nodes[edges["before"]]
     edges["on_start"] |= own[before["lane"]] & sends[before["communication"]]
     return edges
+
+
+def _turns(recording: Recording) -> NDArray[np.int64]:
+    """Pair operations of a GOAL schedule's CPU that become ready at one instant, as they wait for the same.
+
+    Receives are left out: they keep no CPU busy until their message is there. Of operations that wait for different
+    things it is not known beforehand which is ready first; they are taken to find the CPU free. As all of a set wait
+    for the same, an order among them can close no circle.
+
+    Returns: indices of nodes, shape ``(n_pairs, 2)``: the second runs after the first, in the order of the file.
+    """
+    own = np.array([kind == "cpu" for kind, _ in recording.lanes], np.bool_)
+    receives = np.array([what.operation == "recv" for what in recording.communications] + [False], np.bool_)
+    nodes = np.flatnonzero(own[recording.nodes["lane"]] & ~receives[recording.nodes["communication"]])
+    if not len(nodes):
+        return np.zeros((0, 2), np.int64)
+    waits: dict[int, set[tuple[int, bool]]] = {}
+    for before, after, on_start in recording.edges.tolist():
+        waits.setdefault(after, set()).add((before, on_start))
+    last: dict[tuple[int, frozenset[tuple[int, bool]]], int] = {}
+    pairs = []
+    for node, lane in zip(nodes.tolist(), recording.nodes["lane"][nodes].tolist(), strict=True):
+        key = (lane, frozenset(waits.get(node, ())))
+        before = last.get(key, NONE)
+        if before != NONE:
+            pairs.append((before, node))
+        last[key] = node
+    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def _unknown(nodes: NDArray[np.void]) -> int:
@@ -164,7 +186,9 @@ class _Timed:
         """Collect the edges of all kinds, and the gaps that they leave."""
         self._untangle()
         stated, waits = self._stated()
-        edges = [stated, self._threads(), self._hand_overs(), self._streams(), *self._stream_waits()]
+        threads = self._by_lane(~self.device & (self.nodes["lane"] != NONE))
+        streams = self._by_lane(self.device)
+        edges = [stated, self._chain(threads), self._hand_overs(), self._chain(streams), *self._stream_waits()]
         edges.append(self._late_starts(self._bound(edges)))
         gaps = np.maximum(self.start - self._bound(edges), 0)
         waits = np.concatenate([waits, self._host_waits(np.unique(waits["after"]))])
@@ -219,12 +243,6 @@ class _Timed:
         edges = _edges(early[same], late[same])
         edges["on_start"] = self.start[edges["after"]] < self.end[edges["before"]]
         return edges
-
-    def _threads(self) -> NDArray[np.void]:
-        return self._chain(self._by_lane(~self.device & (self.nodes["lane"] != NONE)))
-
-    def _streams(self) -> NDArray[np.void]:
-        return self._chain(self._by_lane(self.device))
 
     def _hand_overs(self) -> NDArray[np.void]:
         """Let each call of the host follow the call of any thread that had ended last when it began."""

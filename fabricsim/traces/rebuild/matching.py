@@ -7,7 +7,7 @@ is kept is which ranks take part and with how much; when each is ready, and how 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -35,14 +35,8 @@ _MESSAGES = ("send", "recv")
 _ROOTED = ("broadcast", "reduce")
 _ALIKE = ("all_reduce", "broadcast", "reduce", "reduce_scatter")
 """Operations to which all ranks of a group hand in as much."""
-_DIRECT: dict[str, CollectiveName] = {
-    "all_reduce": "all_reduce",
-    "reduce_scatter": "reduce_scatter",
-    "all_gather": "all_gather",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "all_to_all": "all_to_all",
-}
+_DIRECT = (*_ALIKE, "all_gather", "all_to_all")
+"""Operations that a program calls by the same names."""
 
 
 class RankCall(NamedTuple):
@@ -79,7 +73,6 @@ class Matched:
     `calls`: what a program calls.
     `parts`: of each rank, for each of its communication nodes in order: the calls that make it up. None if it moves
         nothing.
-    `matches`: the communications.
     `assumed`: what was assumed of groups, a sentence each.
     `left_out`: matches that were not captured on all their ranks, by the numbers that their groups give them, or
         because some ranks had launched theirs before the capture began.
@@ -97,8 +90,6 @@ class Matched:
 def match(cast: Cast, recordings: Sequence[Recording], ordered: Sequence[Ordered]) -> Matched:
     """Match the communications of all ranks.
 
-    `cast`: which recording each rank repeats.
-    `recordings`, `ordered`: what was captured, and its nodes in order.
     Raises TraceError if ranks of a group do not make the same calls, or it is not known how much they send.
     """
     return _Matcher(cast, recordings, ordered).matched()
@@ -313,8 +304,9 @@ class _Writer:
                 f"ranks of a group move {' and '.join(map(str, self._sizes()))} bytes in what should be one {operation}"
             )
             raise TraceError(self.recording.source, f"{msg}; capture the same iterations on all ranks")
-        ranks = self._from_root() if operation in _ROOTED else self.ranks
-        return self._call(_DIRECT[operation], ranks, self._known(max(each.size for each in self.of)))
+        first = self.root if operation in _ROOTED else 0  # where a ring begins
+        ranks = (*self.ranks[first:], *self.ranks[:first])
+        return self._call(cast("CollectiveName", operation), ranks, self._known(max(each.size for each in self.of)))
 
     def _sizes(self) -> list[int]:
         return sorted({each.size for each in self.of} - {NONE})
@@ -333,10 +325,6 @@ class _Writer:
         if all(map(sizeless, self.recording.communications)):
             return without
         return "others before it are described, so the capture is not whole: capture again, or give its execution trace"
-
-    def _from_root(self) -> tuple[int, ...]:
-        """Begin the ring at the root."""
-        return (*self.ranks[self.root :], *self.ranks[: self.root])
 
     def _call(self, collective: CollectiveName, ranks: tuple[int, ...], size: int) -> dict[int, tuple[RankCall, ...]]:
         if size <= 0:

@@ -60,7 +60,6 @@ class Rebuilt:
     `names`: operation, group, ranks and bytes of each communication.
     `captured_transfers`: from when the last rank was ready until the last was done, as captured, ps, shape
         ``(n_communications,)``; NONE if not all of its ranks were captured.
-    `captured_ranks`: ranks that were captured.
     `step_numbers`: as the job numbers its steps.
     `steps`: ops with which each step of each captured rank begins and ends, shape ``(ranks, n_steps, 2)``.
     `captured_steps`: how long each took, ps, shape ``(ranks, n_steps)``.
@@ -99,7 +98,6 @@ def rebuild(
 ) -> Rebuilt:
     """Make a program of a trace.
 
-    `trace`: what was captured.
     `gpu_speed`: how many times faster kernels and copies run than they were captured.
     `message_size`: how many times as many bytes each communication moves as it did.
     `scale_to`: ranks of the job to replay, where these are to be more than were captured.
@@ -139,11 +137,6 @@ def _too_many(trace: Trace, cast: Cast, what: str) -> TraceError:
 def _ranks(cast: Cast) -> list[tuple[int, int]]:
     """Each rank of the replayed job, and the recording that it repeats."""
     return [(rank, cast.of[rank % cast.captured]) for rank in range(cast.ranks)]
-
-
-def _ends(recording: Recording) -> NDArray[np.int64]:
-    ends: NDArray[np.int64] = recording.nodes["start"] + np.maximum(recording.nodes["duration"], 0)
-    return ends
 
 
 def _flops(recording: Recording) -> float:

@@ -60,7 +60,6 @@ def strand(
 ) -> Strand:
     """Write the operations of a rank as ops.
 
-    `recording`, `ordered`: what was captured, and what waits for what.
     `parts`: the calls of each communication in order.
     `gpu_speed`: how many times faster kernels and copies run than they were captured.
     """

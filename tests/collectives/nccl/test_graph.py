@@ -12,6 +12,7 @@ from fabricsim.collectives.nccl import trees
 from fabricsim.collectives.nccl.choice import pick
 from fabricsim.collectives.nccl.graph import Graph, describe
 from fabricsim.collectives.nccl.tuning import tuning
+from fabricsim.collectives.tree import double_parents, over_hosts
 from fabricsim.files.sources import sources
 from fabricsim.scenario.load import load
 from fabricsim.traces.nccl_log.reader import read_log
@@ -19,6 +20,7 @@ from fabricsim.traces.nccl_log.reader import read_log
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fabricsim.collectives.tree import Parents
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.traces.nccl_log.records import Communicator
 
@@ -87,13 +89,17 @@ def _communicators(path: Path) -> tuple[Communicator, ...]:
     return log.communicators
 
 
-def _trees(communicators: tuple[Communicator, ...]) -> dict[int, dict[int, trees.TreePlace]]:
-    """Places by channel and rank."""
-    found: dict[int, dict[int, trees.TreePlace]] = {}
+def _trees(communicators: tuple[Communicator, ...]) -> dict[int, dict[int, tuple[int | None, list[int]]]]:
+    """Parent and children by channel and rank."""
+    found: dict[int, dict[int, tuple[int | None, list[int]]]] = {}
     for each in communicators:
-        for channel, place in each.trees.items():
-            found.setdefault(channel, {})[each.rank] = trees.TreePlace(place.parent, tuple(sorted(place.children)))
+        for channel, place in each.facts.trees.items():
+            found.setdefault(channel, {})[each.rank] = place.parent, sorted(place.children)
     return found
+
+
+def _children(parents: Parents, node: int) -> list[int]:
+    return [child for child, parent in enumerate(parents) if parent == node]
 
 
 @pytest.mark.parametrize(("name", "network"), [("100g", 12.5), ("10g", 1.25)])
@@ -102,47 +108,45 @@ def test_rings_and_trees_of_the_hkbu_logs(traces: Path, name: str, network: floa
     logged = _communicators(traces / "nccl_logs" / f"hkbu_{name}" / f"{name}-stepexp2.txt")
     found, first = _trees(logged), next(each for each in logged if each.rank == 0)
     group = describe(cluster, 32, 8, network=network, tuning=constants)
-    assert first.channels == group.channels == len(first.rings)
-    for members in first.rings.values():
-        assert trees.ring(cluster)[: len(members)] == members
-        assert len(members) == 20  # NCCL cuts the line
-    doubled = trees.double_tree(8, mirrored_when_even=constants.mirrored_when_even)
+    assert first.facts.channels == group.channels == len(first.facts.rings)
+    for members in first.facts.rings.values():
+        assert members == tuple(range(20))  # NCCL cuts the line
+    doubled = double_parents(8, mirrored_when_even=constants.mirrored_when_even)
     assert sorted(found) == [0, 1]
+    order = trees.chain(cluster, group.tree.within)
+    chains = [[4 * host + gpu for gpu in order] for host in range(8)]
     for channel, tree in enumerate(doubled):
-        places = trees.rank_tree(tree, trees.chain(cluster, group.tree.within), split=trees.splits(cluster))
+        parents = over_hosts(chains, tree, split=trees.splits(cluster))
         assert found[channel]
         for rank, place in found[channel].items():
-            assert trees.TreePlace(places[rank].parent, tuple(sorted(places[rank].children))) == place
+            assert (parents[rank], _children(parents, rank)) == place
 
 
 def test_host_trees_of_sixteen_v100_hosts(traces: Path) -> None:
     """Channels 0 and 2 of the log: GPU 0 of each host talks to parent and children."""
     found = _trees(_communicators(traces / "megatron_logs" / "n16_32gb_all_reduce_bench.txt.xz"))
     constants = tuning("2.7.8")
-    for channel, tree in zip(
-        (0, 2), trees.double_tree(16, mirrored_when_even=constants.mirrored_when_even), strict=True
-    ):
-        for host, place in enumerate(tree):
-            logged = found[channel][4 * host]
-            beyond = tuple(child for child in logged.children if child // 4 != host)
-            assert beyond == tuple(sorted(4 * child for child in place.children))
-            assert logged.parent == (None if place.parent is None else 4 * place.parent)
+    doubled = double_parents(16, mirrored_when_even=constants.mirrored_when_even)
+    for channel, tree in zip((0, 2), doubled, strict=True):
+        for host, above in enumerate(tree):
+            parent, children = found[channel][4 * host]
+            assert [child for child in children if child // 4 != host] == [4 * x for x in _children(tree, host)]
+            assert parent == (None if above is None else 4 * above)
 
 
 @given(hosts=st.integers(1, 300), mirrored=st.booleans())
 def test_both_trees_reach_every_host_once(hosts: int, *, mirrored: bool) -> None:
-    for tree in trees.double_tree(hosts, mirrored_when_even=mirrored):
-        children = [child for place in tree for child in place.children]
-        roots = [host for host, place in enumerate(tree) if place.parent is None]
-        assert sorted(children + roots) == list(range(hosts))
-        assert len(roots) == 1
-        for host, place in enumerate(tree):
-            assert all(tree[child].parent == host for child in place.children)
-            assert len(place.children) <= 2
+    for tree in double_parents(hosts, mirrored_when_even=mirrored):
+        reached = [host for host, parent in enumerate(tree) if parent is None]
+        assert len(reached) == 1
+        for host in reached:  # which grows
+            children = _children(tree, host)
+            assert len(children) <= 2
+            reached += children
+        assert sorted(reached) == list(range(hosts))
 
 
 @given(st.integers(4, 300).filter(lambda hosts: hosts % 2 == 0))
 def test_no_host_is_busy_in_both_trees(hosts: int) -> None:
-    first, second = trees.double_tree(hosts, mirrored_when_even=True)
-    busy = [bool(one.children) and bool(other.children) for one, other in zip(first, second, strict=True)]
-    assert sum(busy) <= 2  # the two roots
+    first, second = (set(tree) - {None} for tree in double_parents(hosts))
+    assert len(first & second) <= 2  # the two roots

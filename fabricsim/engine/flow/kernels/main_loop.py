@@ -128,7 +128,6 @@ def advance(horizon, budget, sim):
     `horizon`: nothing after this time (ps) is done.
     `budget`: stop at the end of the instant in which this many events are used up, so that somebody can be told of the
         progress. The end of a flow counts as an event, and so does a change of a rate.
-    `sim`: all tables.
     Returns: IDLE, HORIZON, COMPLETIONS, LANES or PAUSED of `fabricsim.engine.program.dispatch`. All that happens at one
         instant is done before rates are set anew, once; only LANES stops within an instant, and may be called again.
     """

@@ -146,8 +146,6 @@ def advance(horizon, budget, sim, net):
 
     `horizon`: nothing after this time (ps) is done.
     `budget`: stop when this many events are used up, so that somebody can be told of the progress.
-    `sim`: tables of programs, messages and routes.
-    `net`: the network.
     Returns: IDLE, HORIZON, COMPLETIONS, LANES, PAUSED, ROOM or SMALLER.
     """
     world = sim.world[0]
