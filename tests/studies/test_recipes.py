@@ -93,6 +93,15 @@ def test_what_fits_is_not_recomputed() -> None:
     assert recipes.recomputed(job.model_copy(update={"micro_batch": 64, "global_batch": 2048}), "h100") == "full"
 
 
+@pytest.mark.slow
+def test_what_recipes_say_of_repetition_goes_before_memory() -> None:
+    (row, *_) = (each for each in measured.load("megatron-bridge").rows if each["shards"] == 64)
+    run = recipes.published_run(row)
+
+    assert recipes.recomputed(run.job(), str(row["gpu"])) == "feed-forward"
+    assert "job.recompute=none" in run.settings
+
+
 def test_a_row_is_found_by_the_beginning_of_its_name_and_has_what_memory_decides() -> None:
     run, step = recipes.run_named("dgxc", "Llama 3.1 8b BF16, 8 H100")
 

@@ -53,10 +53,13 @@ _ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"]}', False: '{rank=8, 
 # (NVIDIA/NeMo, docs/source/performance/performance_summary.md; SquadDataModule of llama3/finetuning/llama3_finetune.py
 # of dgxc-benchmarking). U: some 200; this divides sequences
 _SQUAD = 256
-# Recipes of DeepSeek-V3 and Kimi K2 on Blackwell repeat the up-projections of latent attention alone, or nothing
-# (recompute_modules, NVIDIA-NeMo/Megatron-Bridge, scripts/performance/configs/deepseek and /kimi). U: taken as nothing;
-# these are 3 % of the products
-_LATENT = ("deepseek-v3", "kimi-k2")
+# Releases of Megatron-Bridge repeat nothing, and move activations that do not fit to the host (recompute_granularity,
+# cpu_offloading_num_layers, NVIDIA-NeMo/Megatron-Bridge, scripts/performance/utils/overrides.py and configs). U: but
+# the up-projections of latent attention, 3 % of the products, activations of experts, and 5 of 32 layers on H100
+_BRIDGE = ("25.", "26.")
+# As v5.1's fine-tuning of Llama 2 (conf/megatron_gpt_peft_tuning_config.yaml of mlcommons/training_results_v5.1, and
+# what sets its variables), which keeps inputs of SwiGLU in 8 bits to that end (FP8_ACT)
+_TUNING = "v5.1", "llama2_70b_lora"
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 TABLES = ("dgxc", "megatron-bridge")
 
@@ -174,7 +177,7 @@ def published_run(record: np.void) -> PublishedRun:
         lines.append("job.parallelism.zero=0")
     if record["model"] == "grok-1" and gpu == "h100":
         lines += _FLASH_ATTENTION_2
-    if name in _LATENT:
+    if run.startswith(_BRIDGE) or all(part in run for part in _TUNING):
         lines.append("job.recompute=none")
     if record["precision"] != "bf16":
         lines.append(f"job.products={record['precision']}")
