@@ -91,7 +91,7 @@ def _stack(axes: Axes, times: Sequence[IterationParts], longest: float) -> None:
     colours = style.dimension_colours(dimensions)
     parts = [("compute", style.COMPUTE_COLOUR, [time.compute for time in times])]
     parts += [
-        (f"exposed communication, {name}", colours[name], [time.exposed.get(name, 0) for time in times])
+        (f"exposed, {name}", colours[name], [time.exposed.get(name, 0) for time in times])
         for name in dimensions
     ]
     parts += [("host", style.HOST_COLOUR, [time.host for time in times])]

@@ -59,9 +59,8 @@ _RC: dict[Any, Any] = {
 
 COMPUTE_COLOUR = "#0072B2"
 COMMUNICATION_COLOURS = ("#D55E00", "#E69F00", "#CC79A7", "#F0E442")
-HOST_COLOUR = "#56B4E9"
 BUBBLE_COLOUR = "#D0D0D0"
-MEASURED_COLOUR = "#666666"
+MEASURED_COLOUR = HOST_COLOUR = "#666666"
 PREDICTED_COLOUR = "#0072B2"
 """From the palette of Okabe and Ito (2008), which people with colour blindness can tell apart."""
 
@@ -77,11 +76,11 @@ SERIES_COLOURS = (
     "#999933",
 )
 """Paul Tol's "muted" scheme, for more than a handful of categories; those first that show on white as thin lines."""
-HATCHES = ("", "////", "....", "xxxx", "||||", "----", "++++", "oooo", "\\\\\\\\")
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "oooo", "++++", "||||")
 """Laid over the colours when those run out: as many as the messages of a pipeline have timers."""
 
-COMPUTE_COLOURS = {"forward-compute": COMPUTE_COLOUR, "backward-compute": HOST_COLOUR, "optimizer": "#009E73"}
-_OTHER_COMPUTE = (COMPUTE_COLOUR, "#009E73", HOST_COLOUR, *SERIES_COLOURS)
+COMPUTE_COLOURS = {"forward-compute": COMPUTE_COLOUR, "backward-compute": "#56B4E9", "optimizer": "#009E73"}
+_OTHER_COMPUTE = (COMPUTE_COLOUR, "#009E73", "#56B4E9", *SERIES_COLOURS)
 """Colours of timers of computation; others get them by their number."""
 
 _FEW_DECADES = 1000.0
@@ -98,6 +97,8 @@ _HANDLE = 0.36
 """Width of what stands beside it."""
 _LINE = 0.15
 """Height of a line of a legend."""
+_WORDS = 0.8
+"""Height of title, ticks and label of an axis: letters keep their size."""
 _LONGEST_TEXT = 300
 """Letters that are drawn at most; more fit into no picture, and each letter that does not fit takes its time, too."""
 
@@ -145,7 +146,8 @@ def new_figure(height: float = 3.6, widest: float = FULL_WIDTH) -> Figure:
     from matplotlib.figure import Figure  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
 
     width = min(_WIDTH.get(), widest)
-    return Figure(figsize=(width, height * (width / widest) ** 0.5), layout="constrained")
+    drawn = max(height - _WORDS, 0.0) * (width / widest) ** 0.5
+    return Figure(figsize=(width, min(height, _WORDS) + drawn), layout="constrained")
 
 
 def narrow() -> bool:
@@ -248,9 +250,18 @@ def timer_colours(timers: Sequence[str], dimension: dict[int, str], host: Sequen
             colour = of[dimension[number]]
             again = sum(dimension.get(other) == dimension[number] for other in range(number))
         elif number in host:
-            colour = MEASURED_COLOUR
+            colour, again = HOST_COLOUR, 0
         looks.append((colour, HATCHES[again % len(HATCHES)]))
     return looks
+
+
+def shade(look: tuple[str, str]) -> str:
+    """Give a colour for a colour and its hatch, for what is too small or too many for hatches: darker and lighter ones."""
+    again = HATCHES.index(look[1])
+    step = (again + 1) // 2
+    end = 255 * (again % 2 == 0)
+    parts = (int(look[0][at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (end - part) * step / (step + 1.2)):02x}" for part in parts)
 
 
 def legend(figure: Figure, *, title: str | None = None, of: Axes | None = None) -> None:
@@ -263,12 +274,20 @@ def legend(figure: Figure, *, title: str | None = None, of: Axes | None = None) 
         found |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     if not found:
         return
-    each = _HANDLE + _LETTER * max(len(line) for label in found for line in label[:_LONGEST_TEXT].split("\n"))
-    columns = min(len(found), max(1, int(figure.get_figwidth() / each)))
-    labels = list(found)
-    rows = -(-len(labels) // columns) + (title is not None)
-    figure.set_figheight(figure.get_figheight() + _LINE * rows)
-    figure.legend([found[label] for label in labels], labels, loc="outside lower center", ncols=columns, title=title)
+    rows = _rows(list(found), figure.get_figwidth())
+    figure.set_figheight(figure.get_figheight() + _LINE * (rows + (title is not None)))
+    columns = -(-len(found) // rows)
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, title=title)
+
+
+def _rows(labels: Sequence[str], wide: float) -> int:
+    """Fewest rows of a legend in so many inches; it is filled by columns, each as wide as its longest label."""
+    each = [_HANDLE + _LETTER * max(map(len, label[:_LONGEST_TEXT].split("\n"))) for label in labels]
+    return next(
+        rows
+        for rows in range(1, len(each) + 1)
+        if rows == len(each) or sum(max(each[at : at + rows]) for at in range(0, len(each), rows)) <= wide
+    )
 
 
 def panel_title(axes: Axes, name: str, told: str = "") -> None:

@@ -29,6 +29,7 @@ _OVERLAPPED = (0.15, 0.27)
 _MAIN_ABOVE_HOST = (-0.42, 0.4)
 _OVERLAPPED_ABOVE_HOST = (0.0, 0.2)
 _HOST = (0.22, 0.2)
+_HOSTING = "host"
 
 
 @style.picture
@@ -79,13 +80,20 @@ def _draw_timers(axes: Axes, result: RunRecord, chosen: list[int], scale: float)
 
 
 def _timers(result: RunRecord) -> tuple[list[str], NDArray[np.int64]]:
-    """Name timers, and tell that of each op; collectives within timers of computation have one for their dimension."""
+    """Name timers, and tell that of each op.
+
+    Collectives within timers of computation have one for their dimension, and what hosts do has one.
+    """
     names, timers, kinds = list(result.timers), result.ops["timer"].astype(np.int64), result.ops["kind"]
     within = np.flatnonzero((kinds == COLLECTIVE) & np.isin(timers, timers[kinds == COMPUTE]))
     dimensions = _dimensions(result)[result.ops["call"][within]] if len(within) else np.zeros(0, object)
     for dimension in sorted(set(dimensions)):
         timers[within[dimensions == dimension]] = len(names)
-        names.append(f"{dimension} communication within these")
+        names.append(f"{dimension} communication")
+    hosting = (kinds == HOST) & (result.ops["stream"] != MAIN_STREAM)
+    if hosting.any():
+        timers[hosting] = names.index(_HOSTING) if _HOSTING in names else len(names)
+        names += [_HOSTING] * (_HOSTING not in names)
     return names, timers
 
 
@@ -104,8 +112,7 @@ def _looks(result: RunRecord, names: list[str], timers: NDArray[np.int64]) -> li
         for timer in np.unique(timers[together]).tolist():
             found, count = np.unique(of[timers[together] == timer].astype(str), return_counts=True)
             dimension[timer] = str(found[np.argmax(count)])
-    host = np.setdiff1d(timers[kinds == HOST], timers[kinds == COMPUTE]).tolist()
-    return style.timer_colours(names, dimension, host)
+    return style.timer_colours(names, dimension, [number for number, name in enumerate(names) if name == _HOSTING])
 
 
 def _bands(*, beside: bool, hosting: bool) -> tuple[tuple[float, float], ...]:
@@ -121,7 +128,7 @@ def _add(axes: Axes, boxes: NDArray[np.float64], look: tuple[str, str], label: s
     axes.add_collection(
         PolyCollection(
             list(boxes),
-            facecolor=_lighter(look) if raster else look[0],
+            facecolor=style.shade(look) if raster else look[0],
             hatch="" if raster else look[1],
             edgecolor="white",
             linewidth=0.0 if raster else 0.3,
@@ -129,14 +136,6 @@ def _add(axes: Axes, boxes: NDArray[np.float64], look: tuple[str, str], label: s
             rasterized=raster,
         )
     )
-
-
-def _lighter(look: tuple[str, str]) -> list[float]:
-    """Give a shade for each hatch: thousands of hatched boxes take a minute."""
-    from matplotlib.colors import to_rgb  # noqa: PLC0415  loaded with the figure already
-
-    number = style.HATCHES.index(look[1])
-    return [(2 * part + number) / (2 + number) for part in to_rgb(look[0])]
 
 
 def _boxes(

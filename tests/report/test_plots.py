@@ -16,7 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from fabricsim.errors import ResultError
-from fabricsim.records.program import OP, SPAN
+from fabricsim.records.program import HOST, HOST_STREAM, OP, SPAN
 from fabricsim.report import plots, style
 from fabricsim.results.result import CallRecords, Limits, RunRecord, Series
 from fabricsim.results.use_over_time import use_over_time
@@ -122,7 +122,7 @@ def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: RunRecord) ->
     assert axes.get_xlabel() == "Time in the iteration (s)"
     assert axes.get_ylabel() == "Rank"
     assert _lengths(axes, "compute") == [5.0, 7.0]
-    assert _lengths(axes, "exposed communication, data") == [4.0, 4.0]
+    assert _lengths(axes, "exposed, data") == [4.0, 4.0]
     assert _lengths(axes, "bubble") == [2.0, 0.0]
     assert _lengths(axes, "communication behind compute") == [2.0, 2.0]
 
@@ -167,7 +167,7 @@ def test_collectives_within_a_timer_of_computation_have_the_colour_of_their_dime
     ops["timer"] = two_ranks.timers.index("forward-compute")
     (axes,) = plots.timeline(dataclasses.replace(two_ranks, ops=ops)).axes
     colours = style.dimension_colours(["data", "pipeline"])
-    looks = {f"{name} communication within these": (2, colours[name]) for name in ("data", "pipeline")}
+    looks = {f"{name} communication": (2, colours[name]) for name in ("data", "pipeline")}
 
     drawn = {each.get_label(): (len(each.get_paths()), each.get_facecolor()) for each in axes.collections}
 
@@ -261,7 +261,30 @@ def test_of_calls_that_overlap_the_one_that_uses_most_counts(two_ranks: RunRecor
 def test_no_two_timers_of_a_pipeline_look_alike() -> None:
     looks = style.timer_colours(TIMERS, dict.fromkeys(range(len(TIMERS)), "pipeline"), [])
 
-    assert len(set(looks)) == len(TIMERS)
+    assert len(set(looks)) == len(set(map(style.shade, looks))) == len(TIMERS)
+    assert style.shade(looks[0]) == looks[0][0].lower()
+
+
+def test_what_hosts_do_is_a_bar_of_its_own(two_ranks: RunRecord) -> None:
+    ops = two_ranks.ops.copy()
+    ops["kind"][:2], ops["stream"][:2] = HOST, HOST_STREAM
+    figure = plots.timeline(dataclasses.replace(two_ranks, ops=ops))
+
+    drawn = {each.get_label(): each for each in figure.axes[0].collections}
+    assert to_hex(drawn["host"].get_facecolor()[0]) == style.HOST_COLOUR
+    assert len(drawn["host"].get_paths()) == 2
+    assert _legend(figure).count("host") == 1
+
+
+@pytest.mark.parametrize(("wide", "columns"), [(3.3, 2), (7.0, 3)])
+def test_a_legend_has_as_many_columns_as_fit(wide: float, columns: int) -> None:
+    with plots.paper(wide):
+        (axes,) = (figure := style.new_figure()).subplots(1, 1, squeeze=False)[0]
+    for number in range(6):
+        axes.plot([0], [0], label=f"{'a long label ' * (1 + number % 3 % 2)}{number}")
+    style.legend(figure)
+
+    assert figure.legends[0]._ncols == columns
 
 
 def test_measured_and_predicted_stand_side_by_side() -> None:

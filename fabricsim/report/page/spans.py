@@ -61,16 +61,9 @@ def _names(result: RunRecord) -> list[str]:
 
 
 def _colours(result: RunRecord, names: list[str]) -> dict[str, str]:
-    dimensions = {f"{kind.dimension} {kind.collective}": kind.dimension for kind in result.calls.kinds}
-    of = style.dimension_colours(list(dict.fromkeys(dimensions.values())))
-    others = [name for name in names if name not in dimensions and name not in {WAITING, HOSTING}]
-    palette = (style.COMPUTE_COLOUR, style.HOST_COLOUR, "#009E73", "#999999", *style.SERIES_COLOURS)
-    own = {name: palette[place % len(palette)] for place, name in enumerate(others)}
-    return (
-        own
-        | {WAITING: style.BUBBLE_COLOUR, HOSTING: style.MEASURED_COLOUR}
-        | {name: of[dimension] for name, dimension in dimensions.items()}
-    )
+    dimension = {names.index(f"{kind.dimension} {kind.collective}"): kind.dimension for kind in result.calls.kinds}
+    looks = style.timer_colours(names, dimension, [names.index(HOSTING)] if HOSTING in names else [])
+    return {name: style.shade(look) for name, look in zip(names, looks, strict=True)} | {WAITING: style.BUBBLE_COLOUR}
 
 
 def _row(result: RunRecord, rank: int, number: dict[str, int], most: int) -> dict[str, list[int]]:
