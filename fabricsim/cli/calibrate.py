@@ -65,6 +65,7 @@ SmallestOption = Annotated[str, typer.Option("--min-bytes", metavar="SIZE", help
 LargestOption = Annotated[str, typer.Option("--max-bytes", metavar="SIZE", help="Largest size that counts.")]
 
 
+@common.on_paper
 def calibrate(  # noqa: PLR0913  one parameter per option
     logs: LogsArgument,
     *,

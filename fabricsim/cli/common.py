@@ -8,13 +8,16 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.files.atomic import whole
+from fabricsim.report.style import FULL_WIDTH, paper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -138,6 +141,11 @@ LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Load of poi
 SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")]
 ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
 
+_WidthOption = Annotated[
+    float,
+    typer.Option(metavar="INCHES", min=2.5, max=20.0, help="Width of pictures; a column of a paper has about 3.3."),
+]
+
 Labels = tuple[str, list[str]]
 """What runs differ in, and what each is called."""
 Options = dict[str, str | int | None]
@@ -146,6 +154,20 @@ _WIDTH = 120
 """Columns of output that goes elsewhere than to a terminal, unless COLUMNS says otherwise."""
 _PATIENCE = 2.0
 """Seconds of work after which progress is shown."""
+
+
+def on_paper(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that draws the option of how wide its pictures are."""
+
+    @wraps(command)
+    def drawn(*values: Any, width: float, **options: Any) -> None:  # noqa: ANN401  as typer calls it
+        with paper(width):
+            command(*values, **options)
+
+    own, named = signature(command, eval_str=True), cast("Any", drawn)
+    width = Parameter("width", Parameter.KEYWORD_ONLY, default=FULL_WIDTH, annotation=_WidthOption)
+    named.__signature__ = own.replace(parameters=[*own.parameters.values(), width])  # typer's way to learn of it
+    return drawn
 
 
 def show(*renderables: RenderableType) -> None:

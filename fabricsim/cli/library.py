@@ -46,6 +46,7 @@ def _work(job: Job | None) -> str:
     return f"{job.model.name}, {job.parallelism.data} x data, {job.parallelism.pipeline} x pipeline{more}"
 
 
+@common.on_paper
 def volumes(
     scenario: common.ScenarioArgument,
     settings: common.SettingsOption = None,

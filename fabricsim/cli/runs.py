@@ -124,6 +124,7 @@ def _send_again(earlier: TrafficRecord, watch: Watch | None) -> TrafficRecord:
     return replace(result, source=earlier.source, resolved=earlier.resolved)
 
 
+@common.on_paper
 def compare(  # noqa: PLR0913  one parameter per option
     scenario: ComparedArgument,
     *,
@@ -262,14 +263,12 @@ def _draw_comparison(results: Sequence[RunRecord], output: Path | None, labels: 
     common.note(f"wrote {path}")
 
 
+@common.on_paper
 def plot(
     result: ResultArgument,
     *,
     output: common.FolderOption = None,
     form: Annotated[Literal["png", "svg", "pdf"], typer.Option("--format", help="Format of the pictures.")] = "png",
-    width: Annotated[
-        float, typer.Option(metavar="INCHES", min=2.5, max=20.0, help="Width; a column of a paper has about 3.3.")
-    ] = 7.0,
 ) -> None:
     """Draw the pictures of a result file.
 
@@ -283,8 +282,7 @@ def plot(
     common.check_output_folder(output)
     drawn = read_any(result)
     folder = common.output_folder(output if output is not None else result.parent)
-    with plots.paper(width):
-        figures = plots.of_traffic(drawn) if isinstance(drawn, TrafficRecord) else _pictures(drawn)
+    figures = plots.of_traffic(drawn) if isinstance(drawn, TrafficRecord) else _pictures(drawn)
     for name, figure in figures.items():
         path = folder / f"{result.stem}-{name}.{form}"
         plots.save(figure, path)

@@ -47,6 +47,7 @@ RowOption = Annotated[
 ]
 
 
+@common.on_paper
 def search(  # noqa: PLR0913  one parameter per option
     scenario: common.ScenarioArgument,
     *,

@@ -21,6 +21,7 @@ OutputOption = Annotated[
 ]
 
 
+@common.on_paper
 def validate(
     study: Annotated[
         str | None,

@@ -39,6 +39,7 @@ SchedulerOption = Annotated[
 ]
 
 
+@common.on_paper
 def sweep(  # noqa: PLR0913  one parameter per option
     study: StudyArgument,
     *,

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import JsonOption, ScenarioArgument, SettingsOption, check_output_file, note, say, show
+from fabricsim.cli.common import (
+    JsonOption,
+    ScenarioArgument,
+    SettingsOption,
+    check_output_file,
+    note,
+    on_paper,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
@@ -20,6 +29,7 @@ PricesOption = Annotated[
 ]
 
 
+@on_paper
 def topology(
     scenario: ScenarioArgument,
     settings: SettingsOption = None,

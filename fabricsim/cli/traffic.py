@@ -36,6 +36,7 @@ OutputOption = Annotated[
 ]
 
 
+@common.on_paper
 def traffic(  # noqa: PLR0913  one parameter per option
     matrix: MatrixArgument,
     scenario: FabricArgument = None,

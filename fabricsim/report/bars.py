@@ -90,10 +90,7 @@ def _stack(axes: Axes, times: Sequence[IterationParts], longest: float) -> None:
     dimensions = list(dict.fromkeys(name for time in times for name in time.exposed))
     colours = style.dimension_colours(dimensions)
     parts = [("compute", style.COMPUTE_COLOUR, [time.compute for time in times])]
-    parts += [
-        (f"exposed, {name}", colours[name], [time.exposed.get(name, 0) for time in times])
-        for name in dimensions
-    ]
+    parts += [(f"exposed, {name}", colours[name], [time.exposed.get(name, 0) for time in times]) for name in dimensions]
     parts += [("host", style.HOST_COLOUR, [time.host for time in times])]
     parts += [("bubble", style.BUBBLE_COLOUR, [time.bubble for time in times])]
     places, left = np.arange(len(times)), np.zeros(len(times))

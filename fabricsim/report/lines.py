@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 _ALIKE = 0.75
 """Share of the largest figure above which all are alike."""
-_MARKERS = "osD^vPX"
 
 
 @style.picture
@@ -35,7 +34,7 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str,
             values,
             heights,
             color=colour,
-            marker=_MARKERS[number % len(_MARKERS)],
+            marker=style.MARKERS[number % len(style.MARKERS)],
             linewidth=width,
             markersize=width + 3,
             label=name,
@@ -70,7 +69,7 @@ def frontier(points: Sequence[tuple[float, float, str, str]], x: str, y: str, ti
         own = [point for point in points if point[3] == group]
         colour = style.SERIES_COLOURS[number % len(style.SERIES_COLOURS)]
         filled = colour if number == 0 else "none"  # what lies on another one shows
-        size, marker = 15 * (1 + number), _MARKERS[number % len(_MARKERS)]
+        size, marker = 15 * (1 + number), style.MARKERS[number % len(style.MARKERS)]
         across, up = zip(*(point[:2] for point in own), strict=True)
         axes.scatter(across, up, size, filled, marker=marker, edgecolors=colour, label=group, zorder=3)
     axes.set(xlabel=x, ylabel=y, title=title)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-_MARKERS = "osD^vPX"
-
 
 class ScaledRun(NamedTuple):
     """One run: the line that it belongs to, what is run, nodes, whether the batch grows with them, and seconds."""
@@ -77,7 +75,7 @@ def _line(axes: Axes, runs: Sequence[ScaledRun], place: int) -> None:
     colour = style.SERIES_COLOURS[place % len(style.SERIES_COLOURS)]
     least, mean, most = ([float(pick(gains[count])) for count in sizes] for pick in (min, np.mean, max))
     axes.fill_between(sizes, least, most, color=colour, alpha=0.15, linewidth=0)
-    axes.plot(sizes, mean, marker=_MARKERS[place % len(_MARKERS)], color=colour, label=runs[0].line)
+    axes.plot(sizes, mean, marker=style.MARKERS[place % len(style.MARKERS)], color=colour, label=runs[0].line)
 
 
 @style.picture

@@ -76,6 +76,7 @@ SERIES_COLOURS = (
     "#999933",
 )
 """Paul Tol's "muted" scheme, for more than a handful of categories; those first that show on white as thin lines."""
+MARKERS = "osD^vPX"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "oooo", "++++", "||||")
 """Laid over the colours when those run out: as many as the messages of a pipeline have timers."""
 
@@ -256,7 +257,7 @@ def timer_colours(timers: Sequence[str], dimension: dict[int, str], host: Sequen
 
 
 def shade(look: tuple[str, str]) -> str:
-    """Give a colour for a colour and its hatch, for what is too small or too many for hatches: darker and lighter ones."""
+    """Give a darker or lighter colour for a colour and its hatch: for what is too many or too small for hatches."""
     again = HATCHES.index(look[1])
     step = (again + 1) // 2
     end = 255 * (again % 2 == 0)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     Points = Sequence[Mapping[str, Any]]
 
 _SWEEPS = {"sequence": "Sequence length (tokens)", "model": "Model"}
-_MARKERS = "osD^vPX"
 _BESIDE = 20  # letters that fit beside one another
 _BASE = 4
 """Step of the ticks of sizes, as a power of two: 16 times."""
@@ -93,7 +92,7 @@ def _line(number: int) -> dict[str, Any]:
     """Make earlier lines broader, so that they show below later ones in the same place."""
     width = max(3.6 - 0.6 * number, 0.8)
     colour = style.SERIES_COLOURS[number]
-    return {"color": colour, "linewidth": width, "marker": _MARKERS[number], "markersize": width + 2}
+    return {"color": colour, "linewidth": width, "marker": style.MARKERS[number], "markersize": width + 2}
 
 
 def _shares(axes: Axes, points: Points, mixed: str) -> None:

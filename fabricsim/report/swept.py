@@ -216,9 +216,8 @@ def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
             if row[y] is not None and (by is None or _told(row[by]) == _told(group))
         )
         colour = style.SERIES_COLOURS[count % len(style.SERIES_COLOURS)]
-        axes.plot(
-            *zip(*own, strict=True), color=colour, marker="osD^vPX"[count % 7], label=value_name(group) if by else None
-        )
+        marker = style.MARKERS[count % len(style.MARKERS)]
+        axes.plot(*zip(*own, strict=True), color=colour, marker=marker, label=value_name(group) if by else None)
     if numbers is not None and numbers[0] > 0 and numbers[-1] >= 8 * numbers[0]:
         axes.set_xscale("log")
     if len(values) <= _MOST_LABELS:

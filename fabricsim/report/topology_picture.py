@@ -15,31 +15,35 @@ from fabricsim.topology.tiers import tiers
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from fabricsim.topology.wires import Wires
 
     Places = dict[int, tuple[float, float]]
 
-_MOST_NAMES = 48  # switches up to which each has its name in the picture
-_FEW_NAMES = 16
+_MOST_NAMES = 48  # switches up to which each may have its name in the picture
+_MOST_NUMBERS = 192
 _SIZE = 60.0
+_LETTER, _LINE = 0.06, 0.1  # inches of a letter of a name, and of its line
+_TALLEST = 4.4
 
 
 @style.picture
 def topology_picture(wires: Wires, nics: int, title: str, dimensions: tuple[int, ...] = ()) -> Figure:
-    """Draw switches and cables; the NICs of a switch are a number below it.
+    """Draw switches and cables; how many NICs a switch has is in the legend, or beside it if switches differ.
 
     `wires`, `nics`: the network, and how many of its first nodes are NICs; `title`: what was built; `dimensions`: of
     the grid, if its switches form one.
     """
     places = _places(wires, nics, dimensions)
-    figure = style.new_figure(4.4)
+    lines = len({round(y, 6) for _, y in places.values()})
+    figure = style.new_figure(min(_TALLEST, 1.3 + 0.7 * lines))
     axes = figure.add_subplot()
     axes.set_axis_off()
     axes.set_title(title, wrap=True)
     _draw_cables(axes, wires, places)
     _draw_switches(axes, wires, nics, places)
-    axes.margins(0.12)
+    axes.margins(0.08, 0.4 / figure.get_figheight())
     return figure
 
 
@@ -93,7 +97,7 @@ def _grid(wires: Wires, nics: int, dimensions: tuple[int, ...]) -> Places:
         x, rest = place % width, place // width
         y, rest = rest % height, rest // height
         z, side = rest % depth, rest // depth
-        places[node] = (x + 0.28 * z + side * (width + depth), y + 0.36 * z)
+        places[node] = (x + 0.75 * z / depth + side * (width + 1), y + 0.85 * z / depth)
     return places
 
 
@@ -109,8 +113,9 @@ def _draw_cables(axes: Axes, wires: Wires, places: Places) -> None:
         look: dict[str, Any] = {"color": style.COMPUTE_COLOUR, "alpha": strength, "lw": 0.6 + 1.4 * each / most}
         (x, y), (u, v) = places[source], places[target]
         if _passes_another(places, source, target):
-            arrow = {"arrowstyle": "-", "connectionstyle": "arc3,rad=0.25", **look}
-            axes.annotate("", (u, v), (x, y), arrowprops=arrow, zorder=1)
+            along = np.linspace(0, 1, 21)
+            bow = 0.5 * along * (1 - along)  # a parabola, an eighth of its length high
+            axes.plot(x + along * (u - x) + bow * (v - y), y + along * (v - y) - bow * (u - x), zorder=1, **look)
         else:
             axes.plot([x, u], [y, v], zorder=1, **look)
 
@@ -132,25 +137,54 @@ def _passes_another(places: Places, source: int, target: int) -> bool:
 
 def _draw_switches(axes: Axes, wires: Wires, nics: int, places: Places) -> None:
     below = Counter(wires.target[wires.source < nics].tolist())
+    apart = 72 * _inches(axes)[0] / len({round(x, 6) for x, _ in places.values()})  # points
+    size = min(_SIZE, (0.8 * apart) ** 2)
+    beside: dict[int, str] = {}
     kinds = list(dict.fromkeys(kind_of(wires.nodes[node]) for node in places))
-    size = _SIZE / max(1.0, len(places) / 60)
-    for kind, colour in zip(kinds, style.SERIES_COLOURS * len(kinds), strict=False):
+    for kind, colour, marker in zip(kinds, style.SERIES_COLOURS, style.MARKERS, strict=False):
         nodes = [node for node in places if kind_of(wires.nodes[node]) == kind]
+        counts = {below[node] for node in nodes}
+        least = f"{min(counts):,} to " if len(counts) > 1 else ""
+        each = f", {least}{_nics(max(counts))} each" if counts != {0} else ""
+        beside |= {node: _nics(below[node]) for node in nodes if len(counts) > 1}
         spots = np.array([places[node] for node in nodes])
-        axes.scatter(spots[:, 0], spots[:, 1], s=size, c=colour, zorder=2, label=f"{len(nodes)} x {kind}")
-    named, letters = len(places) <= _MOST_NAMES, 5 if len(places) > _FEW_NAMES else 6
-    for node, (x, y) in places.items():
-        text = wires.nodes[node] if named else ""
-        if below[node] and len(places) <= 4 * _MOST_NAMES:
-            text += f"\n{below[node]} NIC{'s' * (below[node] > 1)}" if named else f"{below[node]}"
+        label = f"{len(nodes)} x {kind}{each}"
+        axes.scatter(spots[:, 0], spots[:, 1], s=size, c=colour, marker=marker, zorder=2, label=label)
+    style.legend(axes.get_figure())  # type: ignore[arg-type]  # of a figure, no part of one
+    texts = {node: "\n".join(filter(None, (wires.nodes[node], beside.get(node)))) for node in places}
+    if len(places) > _MOST_NAMES or not _fit(axes, texts, places):
+        texts = {node: str(below[node]) for node in beside if len(places) <= _MOST_NUMBERS}
+    middle = np.mean([y for _, y in places.values()])
+    for node, text in texts.items():
+        above = places[node][1] > middle
         axes.annotate(
             text,
-            (x, y),
-            (0, -7),
+            places[node],
+            (0, 6 if above else -6),
             textcoords="offset points",
             ha="center",
-            va="top",
-            fontsize=letters,
+            va="bottom" if above else "top",
+            fontsize=7,
+            linespacing=1.0,
             zorder=3,
+            bbox={"boxstyle": "square,pad=0.1", "color": "white", "alpha": 0.8, "linewidth": 0},
         )
-    style.legend(axes.get_figure())  # type: ignore[arg-type]  # of a figure, no part of one
+
+
+def _nics(count: int) -> str:
+    return f"{count:,} NIC{'s' * (count != 1)}"
+
+
+def _fit(axes: Axes, texts: dict[int, str], places: Places) -> bool:
+    """Whether names beside their places would keep clear of one another."""
+    spots = np.array([places[node] for node in texts])
+    spots = (spots - spots.min(axis=0)) / np.maximum(np.ptp(spots, axis=0), 1e-9) * _inches(axes)
+    lines = [text.split("\n") for text in texts.values()]
+    sizes = np.array([(_LETTER * max(map(len, own)), _LINE * (1 + len(own))) for own in lines])
+    off = np.abs(spots[:, None] - spots) < (sizes[:, None] + sizes) / 2
+    return int(off.all(axis=2).sum()) == len(texts)
+
+
+def _inches(axes: Axes) -> NDArray[np.float64]:
+    """Width and height between the outermost switches, about."""
+    return np.array(axes.get_figure().get_size_inches()) - (0.6, 1.2)  # type: ignore[union-attr]  # of a figure

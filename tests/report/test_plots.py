@@ -284,7 +284,8 @@ def test_a_legend_has_as_many_columns_as_fit(wide: float, columns: int) -> None:
         axes.plot([0], [0], label=f"{'a long label ' * (1 + number % 3 % 2)}{number}")
     style.legend(figure)
 
-    assert figure.legends[0]._ncols == columns
+    FigureCanvasAgg(figure).draw()
+    assert len({round(text.get_window_extent().x0) for text in figure.legends[0].get_texts()}) == columns
 
 
 def test_measured_and_predicted_stand_side_by_side() -> None:

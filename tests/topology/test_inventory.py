@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
 
 from fabricsim.cli.main import app
+from fabricsim.report.style import paper
 from fabricsim.report.topology_picture import topology_picture
 from fabricsim.scenario.load import load
 from fabricsim.topology.inventory import Inventory, take_inventory
@@ -72,3 +75,28 @@ def test_every_switch_is_in_the_picture_at_a_place_of_its_own(fabric: str) -> No
     axes = topology_picture(wires, found.nics, "t", (4, 4, 4) if "torus" in fabric else ()).axes[0]
     spots = [tuple(spot) for dots in axes.collections for spot in dots.get_offsets().tolist()]  # type: ignore[union-attr]
     assert len(set(spots)) == len(wires.nodes) - found.nics
+
+
+@pytest.mark.parametrize("width", [3.3, 7.0])
+@pytest.mark.parametrize(
+    ("fabric", "named"),
+    [
+        ("{topology='leaf-spine', hosts_per_leaf=20, spines=4}", True),
+        ("{topology='full-mesh', hosts_per_switch=9}", True),
+        ("{topology='fat-tree', k=8}", False),
+        ("{topology='torus', dimensions=[4, 4, 4]}", False),
+    ],
+)
+def test_names_in_the_picture_keep_clear_of_one_another(fabric: str, width: float, *, named: bool) -> None:
+    found, wires = survey(64, fabric)
+    with paper(width):
+        figure = topology_picture(wires, found.nics, "t", (4, 4, 4) if "torus" in fabric else ())
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    (axes,), whole = figure.axes, figure.bbox.padded(1)
+    boxes = [text.get_window_extent() for text in (*axes.texts, axes.title) if text.get_text()]
+
+    assert any(text.get_text()[0].isalpha() for text in axes.texts) == named
+    assert not any(box.overlaps(other) for box, other in combinations(boxes, 2))
+    assert all(whole.contains(*corner) for box in boxes for corner in box.get_points().tolist())
+    assert " each" in figure.legends[0].get_texts()[0].get_text()
