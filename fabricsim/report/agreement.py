@@ -42,12 +42,12 @@ def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str)
     style.require_some(len(rows), "figure", "the study compared nothing")
     units = list(dict.fromkeys(str(row["unit"]) for row in rows))
     groups = [[row for row in rows if row["unit"] == unit] for unit in units]
-    tall = 2.0 if style.narrow() else 1.0  # names take more lines there
-    heights = [tall * len(group) + 0.8 for group in groups]
+    names = [_names(group) for group in groups]
+    heights = [sum(max(1.0, 0.45 * (name.count("\n") + 1)) for name in own) + 0.8 for own in names]
     figure = style.new_figure(0.9 + 0.4 * sum(heights))
     panels = figure.subplots(len(units), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, unit, group in zip(panels, units, groups, strict=True):
-        _pairs(axes, unit, group)
+    for axes, unit, group, own in zip(panels, units, groups, names, strict=True):
+        _pairs(axes, unit, group, own)
     figure.suptitle(title, wrap=True)
     style.legend(figure)
     return figure
@@ -87,7 +87,14 @@ def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Se
     return figure
 
 
-def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]]) -> None:
+def _names(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    names = [str(row["quantity"]) for row in rows]
+    if len({name.partition(": ")[0] for name in names}) == 1 < len(names):  # which the title says
+        names = [name.partition(": ")[2] or name for name in names]
+    return [fill(name, 20 if style.narrow() else _LABEL_WIDTH) for name in names]
+
+
+def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> None:
     places = np.arange(len(rows))
     measured = [_number(row["measured"]) for row in rows]
     predicted = [_number(row["predicted"]) for row in rows]
@@ -96,10 +103,7 @@ def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]]) -> None:
     for place, truth, forecast, row in zip(places, measured, predicted, rows, strict=True):
         _label(axes, place - 0.19, truth, _digits(truth))
         _label(axes, place + 0.19, forecast, f"{_digits(forecast)}{_error(row['relative_error'])}")
-    names = [str(row["quantity"]) for row in rows]
-    if len({name.partition(": ")[0] for name in names}) == 1 < len(names):  # which the title says
-        names = [name.partition(": ")[2] or name for name in names]
-    axes.set_yticks(places, [fill(name, 20 if style.narrow() else _LABEL_WIDTH) for name in names])
+    axes.set_yticks(places, names)
     axes.set_ylim(len(rows) - 0.45, -0.55)
     # room for the labels beside the longest bar
     longest = max(1e-300, *measured, *predicted)
@@ -111,7 +115,7 @@ def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]]) -> None:
 
 def _digits(value: float) -> str:
     """Three digits, or as many as stand before the point."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"  # noqa: PLR2004  digits
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")  # noqa: PLR2004  digits
 
 
 def _label(axes: Axes, place: float, value: float, text: str) -> None:

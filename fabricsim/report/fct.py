@@ -22,7 +22,7 @@ MOST_POINTS = 5000
 SIZE_BINS = 12
 """Groups of sizes, each with about as many flows, that the lines over size go through."""
 
-_MANY = 4.0  # a range of more than this factor gets a logarithmic axis
+_MANY = 10.0  # a range of more than this factor gets a logarithmic axis
 _LITTLE = 1.1  # and one of less than this factor is widened to it: what differs by less is alike
 _FEW = 500  # flows up to which each is a shape of its own
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
@@ -118,8 +118,8 @@ def _slowdown_over_size(axes: Axes, sizes: NDArray[np.int64], slowdown: NDArray[
         sizes[shown],
         slowdown[shown],
         ".",
-        markersize=2,
-        alpha=0.35,
+        markersize=2.5,
+        alpha=0.6,
         color=style.SERIES_COLOURS[3],
         label="flow",
         rasterized=len(shown) > _FEW,
@@ -128,7 +128,7 @@ def _slowdown_over_size(axes: Axes, sizes: NDArray[np.int64], slowdown: NDArray[
     centre = [float(np.exp(np.log(sizes[group]).mean())) for group in groups]
     for share, colour in ((50, style.COMPUTE_COLOUR), (99, style.COMMUNICATION_COLOURS[0])):
         line = [float(np.percentile(slowdown[group], share)) for group in groups]
-        axes.plot(centre, line, "o-", markersize=3, color=colour, label=f"p{share} of a group of sizes")
+        axes.plot(centre, line, "o-", markersize=3, color=colour, label=f"p{share} by size")
     axes.set_xscale("log")
     axes.set_yscale("log")
     style.logarithmic(axes.yaxis, float(slowdown[shown].min()), float(slowdown[shown].max()))

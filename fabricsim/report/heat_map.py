@@ -48,10 +48,14 @@ def heat_map(pairs: Pairs, title: str) -> Figure:
         extent=(-0.5, edge - 0.5, edge - 0.5, -0.5),
         interpolation="nearest",
     )
-    bar = figure.colorbar(image, ax=axes, label="Bytes of the pair" if each == 1 else "Bytes of the busiest pair")
-    ticks = _ticks(low, high)
-    bar.set_ticks(ticks, labels=[human_bytes(tick) for tick in ticks], minor=False)
-    bar.minorticks_off()
+    if low < high:
+        what = "Bytes of the pair" if each == 1 else "Bytes of the busiest pair"
+        bar = figure.colorbar(image, cax=axes.inset_axes((1.04, 0.0, 0.05, 1.0)), label=what)
+        ticks = _ticks(low, high)
+        bar.set_ticks(ticks, labels=[human_bytes(tick) for tick in ticks], minor=False)
+        bar.minorticks_off()
+    else:
+        title += f"; each pair {human_bytes(low)}"
     axes.set_xlabel("Receiving rank")
     axes.set_ylabel("Sending rank")
     axes.spines[:].set_visible(True)

@@ -35,7 +35,9 @@ def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: 
     axes = figure.subplots()
     figures = np.array([point[:2] for point in points])
     ends = np.array([figures.min() / _MARGIN, figures.max() * _MARGIN])
-    axes.fill_between(ends, ends * (1 - _BAND), ends * (1 + _BAND), color=style.BUBBLE_COLOUR, label=f"±{_BAND:.0%}")
+    axes.fill_between(
+        ends, ends * (1 - _BAND), ends * (1 + _BAND), color=style.BUBBLE_COLOUR, label=f"±{100 * _BAND:.0f} %"
+    )
     axes.plot(ends, ends, color=style.MEASURED_COLOUR, linewidth=0.8)
     groups = list(dict.fromkeys(point[2] for point in points))
     for number, group in enumerate(groups):

@@ -35,28 +35,26 @@ def volume_sweeps(points: Points, schemes: Sequence[str], mixed: str) -> Figure:
     """
     style.require_some(len(points), "job", "the study counted nothing")
     below = style.narrow()
-    figure = style.new_figure(10.0 if below else 4.8)
+    figure = style.new_figure(7.5 if below else 4.4)
     panels = figure.subplots(3, len(_SWEEPS)).T if below else figure.subplots(len(_SWEEPS), 3)
     for line, (sweep, label) in zip(panels, _SWEEPS.items(), strict=True):
         swept = [point for point in points if point["sweep"] == sweep]
         ticks = list(dict.fromkeys(str(point[sweep]) for point in swept))
         for axes in line:
-            turned = sum(map(len, ticks)) > _BESIDE
+            turned = sum(map(len, ticks)) > (_BESIDE // 2 if below else _BESIDE)
             axes.set_xticks(range(len(ticks)), ticks, rotation=60 if turned else 0, fontsize=6)
             axes.set_xlabel(label)
         _sizes(line[0], swept, schemes)
         _counts(line[1], swept, schemes)
-        _shares(line[2], [point for point in swept if point["scheme"] == mixed], mixed)
-    places: tuple[tuple[Axes, Any], ...] = ((panels[0][1], "outside lower left"), (panels[0][2], "outside lower right"))
-    for axes, place in places:
-        handles, labels = axes.get_legend_handles_labels()
-        figure.legend(handles, labels, loc=place, ncols=1 if below else len(labels))
-    figure.suptitle("Messages of one iteration, counted in the program of each job")
+        _shares(line[2], [point for point in swept if point["scheme"] == mixed], schemes)
+        for axes, shown in zip(line, ("Message size", "Calls", f"Share of bytes,\n{mixed} (%)"), strict=True):
+            axes.set_ylabel("" if below and sweep != "sequence" else shown)
+    style.legend(figure)
+    figure.suptitle("Messages of one iteration", wrap=True)
     return figure
 
 
 def _sizes(axes: Axes, points: Points, schemes: Sequence[str]) -> None:
-    axes.set_title("Message sizes: median, smallest to largest", fontsize="medium")
     axes.set_yscale("log", base=2)
     for number, scheme in enumerate(schemes):
         rows = [point["volumes"] for point in points if point["scheme"] == scheme]
@@ -79,7 +77,6 @@ def _median(rows: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _counts(axes: Axes, points: Points, schemes: Sequence[str]) -> None:
-    axes.set_title("Calls per iteration, of all groups", fontsize="medium")
     axes.set_yscale("log")
     counts = [point["total"]["calls"] for point in points]
     style.logarithmic(axes.yaxis, min(counts), max(counts))
@@ -95,17 +92,17 @@ def _line(number: int) -> dict[str, Any]:
     return {"color": colour, "linewidth": width, "marker": style.MARKERS[number], "markersize": width + 2}
 
 
-def _shares(axes: Axes, points: Points, mixed: str) -> None:
-    axes.set_title(f"Share of bytes, {mixed}", fontsize="medium")
+def _shares(axes: Axes, points: Points, schemes: Sequence[str]) -> None:
+    """Stack the shares of dimensions, in the colours that these have as schemes of their own."""
     dimensions = list(dict.fromkeys(row["dimension"] for point in points for row in point["volumes"]))
-    colours = style.dimension_colours(dimensions)
+    colours = style.dimension_colours(dimensions) | dict(zip(schemes, style.SERIES_COLOURS, strict=False))
     below = np.zeros(len(points))
     for dimension in dimensions:
         sent = np.array(
             [sum(row["wire_bytes"] for row in point["volumes"] if row["dimension"] == dimension) for point in points]
         )
         share = 100 * sent / np.array([point["total"]["wire_bytes"] for point in points])
-        axes.bar(range(len(points)), share, 0.8, below, color=colours[dimension], label=dimension)
+        label = None if dimension in schemes else dimension
+        axes.bar(range(len(points)), share, 0.8, below, color=colours[dimension], label=label)
         below += share
-    axes.set_ylabel("%")
     axes.set_ylim(0, 100)

@@ -150,6 +150,7 @@ def heights(axes: Axes) -> dict[str, float]:
     total: dict[str, float] = {}
     for container in axes.containers:
         name = str(container.get_label()).partition(",")[0]
+        name = "exposed communication" if name == "exposed" else name
         total[name] = total.get(name, 0.0) + container.patches[0].get_width() * unit
     return total
 
