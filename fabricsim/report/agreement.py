@@ -115,7 +115,7 @@ def _pairs(axes: Axes, unit: str, rows: Sequence[Mapping[str, object]], names: S
 
 def _digits(value: float) -> str:
     """Three digits, or as many as stand before the point."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")  # noqa: PLR2004  digits
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"  # noqa: PLR2004  digits
 
 
 def _label(axes: Axes, place: float, value: float, text: str) -> None:

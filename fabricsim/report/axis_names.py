@@ -35,6 +35,8 @@ _KEYS = {
     "engine": "Engine",
     "seed": "Seed",
 }
+_LEAST_SECONDS = 0.1
+"""Longest time on an axis from which it is in seconds."""
 _OF_MANY = {"min", "mean", "p50", "p99", "max"}
 _PARALLEL = "job.parallelism."
 _QUANTITY = re.compile(r"([0-9.]+) *([A-Za-zµ]{1,4})")
@@ -51,6 +53,13 @@ class AxisName(NamedTuple):
     def __str__(self) -> str:
         """Give the label of the axis."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    def up_to(self, largest: float) -> AxisName:
+        """Give an axis of seconds the unit that suits the largest of its values."""
+        if self.unit != "s" or largest >= _LEAST_SECONDS:
+            return self
+        unit, scale = next((pair for pair in (("ms", 1e3), ("µs", 1e6)) if largest * pair[1] >= 1), ("ns", 1e9))
+        return self._replace(unit=unit, scale=self.scale * scale)
 
 
 def axis_name(key: str) -> AxisName:
@@ -78,11 +87,18 @@ def _worded(key: str) -> str:
 def value_name(value: object) -> str:
     """Write a value on an axis: quantities with their unit apart, ``100 Gb/s``."""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return _digits(value)
     if not isinstance(value, str):
         return "" if value is None else str(value)
     parts = _QUANTITY.fullmatch(value)
-    return value if parts is None else f"{parts[1]} {parts[2].replace('bps', 'b/s').replace('Bps', 'B/s')}"
+    return (
+        value if parts is None else f"{_digits(float(parts[1]))} {parts[2].replace('bps', 'b/s').replace('Bps', 'B/s')}"
+    )
+
+
+def _digits(value: float) -> str:
+    """Four digits, or as many as stand before the point."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"  # noqa: PLR2004  beyond, powers of ten
 
 
 def number(value: object) -> float | None:

@@ -202,12 +202,16 @@ def _ticks(done: Rows, key: str) -> tuple[list[Any], list[float] | None]:
     return [values[place] for place in order], [numbers[place] or 0.0 for place in order]
 
 
+def _largest(done: Rows, key: str) -> float:
+    return max((float(row[key]) for row in done if row[key] is not None), default=0.0)
+
+
 @style.picture
 def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     x, y, by = picture["x"], picture["y"], picture.get("by")
     values, numbers = _ticks(done, x)
     place = {_told(value): number for value, number in zip(values, numbers or range(len(values)), strict=True)}
-    figure, height = style.new_figure(3.2, widest=5.0), axis_name(y)
+    figure, height = style.new_figure(3.2, widest=5.0), axis_name(y).up_to(_largest(done, y))
     axes = figure.subplots()
     for count, group in enumerate(_ticks(done, by)[0] if by else [None]):
         own = sorted(
@@ -222,7 +226,7 @@ def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
         axes.set_xscale("log")
     if len(values) <= _MOST_LABELS:
         names = list(map(value_name, values))
-        turned = sum(map(len, names)) > (30 if style.narrow() else 60)  # letters that fit beside one another
+        turned = sum(map(len, names)) > (40 if style.narrow() else 60)  # letters that fit beside one another
         axes.set_xticks(sorted(place.values()), names, rotation=30 if turned else 0, ha="right" if turned else "center")
         axes.minorticks_off()
     axes.set_ylim(bottom=0)
@@ -238,25 +242,28 @@ def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     from matplotlib.colors import LogNorm  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
 
     x, y, value = picture["x"], picture["y"], picture.get("value") or headline(done)
+    shown = axis_name(value).up_to(_largest(done, value))
     columns, lines = (list(map(_told, _ticks(done, key)[0])) for key in (x, y))
     grid = np.full((len(lines), len(columns)), np.nan)
     for row in sorted(done, key=lambda row: -float(row[value] or 0)):  # of several in one cell, the least
         if row[value] is not None:
-            grid[lines.index(_told(row[y])), columns.index(_told(row[x]))] = row[value] * axis_name(value).scale
+            grid[lines.index(_told(row[y])), columns.index(_told(row[x]))] = row[value] * shown.scale
     figure = style.new_figure(3.6, widest=5.0)
     axes = figure.add_subplot()
     low, high = float(np.nanmin(grid)), float(np.nanmax(grid))
     norm = LogNorm(low, high) if 0 < _MANY * low < high else None
     image = axes.imshow(grid, cmap="viridis_r", norm=norm, origin="lower", aspect="auto", interpolation="nearest")
-    bar = figure.colorbar(image, ax=axes, label=str(axis_name(value)))
+    bar = figure.colorbar(image, ax=axes, label=str(shown))
     if norm is not None:
         style.logarithmic(bar.ax.yaxis, low, high)
     axes.spines[:].set_visible(False)
     for place, labels, axis in ((columns, axes.set_xticks, x), (lines, axes.set_yticks, y)):
-        kept = style.evenly(len(place), _MOST_LABELS)
-        labels(
-            kept, [value_name(place[index]) for index in kept], rotation=30 if axis == x and len(place) > _FEW else 0
-        )
+        kept = style.evenly(len(place), 8 if axis == x and style.narrow() else _MOST_LABELS)
+        labels(kept, [value_name(place[index]) for index in kept])
+        if axis == x and len(place) > _FEW:
+            axes.tick_params(axis="x", labelrotation=30)
+            for label in axes.get_xticklabels():
+                label.set_horizontalalignment("right")
     axes.set(xlabel=str(axis_name(x)), ylabel=str(axis_name(y)), title=name)
     return figure
 
@@ -264,7 +271,7 @@ def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
 def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     x, y, by = picture["x"], picture["y"], picture.get("by")
     label = picture.get("label") or by
-    across, up = axis_name(x), axis_name(y)
+    across, up = (axis_name(key).up_to(_largest(done, key)) for key in (x, y))
     points = [
         (
             float(row[x]) * across.scale,

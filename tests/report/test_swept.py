@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fabricsim.errors import InputError
@@ -10,14 +11,14 @@ from fabricsim.report.lines import _labels
 from fabricsim.report.swept import pictures, swept_text
 
 
-def rows(count: int) -> list[dict[str, Any]]:
+def rows(count: int, scale: float = 100.0) -> list[dict[str, Any]]:
     return [
         {
             "run": "r",
             "status": "done",
             "rate": f"{rate}Gbps",
             "batch": batch,
-            "iteration_time_s": batch / rate,
+            "iteration_time_s": scale * batch / rate,
             "error": "",
         }
         for rate in range(100, 100 * (count + 1), 100)
@@ -30,7 +31,7 @@ def test_one_line_for_each_value_of_the_second_key() -> None:
 
     axes = figure.axes[0]
     assert name == "picture-1.png"
-    assert axes.get_lines()[0].get_xydata().tolist() == [[rate * 1e9 / 8, 1 / rate] for rate in (100, 200, 300)]
+    assert axes.get_lines()[0].get_xydata().tolist() == [[rate * 1e9 / 8, 100 / rate] for rate in (100, 200, 300)]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("Rate", "Iteration time (s)")
     assert [label.get_text() for label in axes.get_xticklabels()] == ["100 Gb/s", "200 Gb/s", "300 Gb/s"]
 
@@ -40,7 +41,18 @@ def test_a_heat_map_if_there_are_many() -> None:
 
     grid = figure.axes[0].get_images()[0].get_array()
     assert grid.shape == (12, 12)
-    assert grid[1, 0] == 2 / 100
+    assert grid[1, 0] == 2
+
+
+@pytest.mark.parametrize(("scale", "unit", "factor"), [(0.1, "ms", 1e3), (1e-4, "µs", 1e6), (1e-7, "ns", 1e9)])
+@pytest.mark.parametrize("count", [3, 12])
+def test_short_times_have_a_unit_of_their_own(count: int, scale: float, unit: str, factor: float) -> None:
+    ((_, figure),) = pictures(rows(count, scale), ["rate", "batch"], [], "study")
+
+    drawn = figure.axes[0].get_lines()[0].get_ydata() if count == 3 else figure.axes[0].get_images()[0].get_array()[:1]
+    label = figure.axes[0].get_ylabel() if count == 3 else figure.axes[1].get_ylabel()
+    assert label == f"Iteration time ({unit})"
+    assert np.ravel(drawn)[0] == pytest.approx(scale * factor / 100)
 
 
 def test_a_frontier_joins_what_none_beats() -> None:
@@ -48,9 +60,9 @@ def test_a_frontier_joins_what_none_beats() -> None:
     ((_, figure),) = pictures(rows(3), ["rate", "batch"], wanted, "study")
 
     above, best, right = figure.axes[0].get_lines()[0].get_xydata().tolist()
-    assert best == [1, 1 / 300]
-    assert (above[0], right[1]) == (1, 1 / 300)  # what is worse in one figure alone lies on the line
-    assert above[1] > 1 / 100
+    assert best == [1, 1 / 3]
+    assert (above[0], right[1]) == (1, 1 / 3)  # what is worse in one figure alone lies on the line
+    assert above[1] > 1
     assert right[0] > 3
 
 
@@ -87,7 +99,15 @@ def test_axes_have_words_and_units(key: str, label: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [("100Gbps", "100 Gb/s"), ("2MB", "2 MB"), ("tcp-10g", "tcp-10g"), (8, "8")]
+    ("value", "shown"),
+    [
+        ("100Gbps", "100 Gb/s"),
+        ("2MB", "2 MB"),
+        ("18.7381742kB", "18.74 kB"),
+        ("10000kB", "10000 kB"),
+        ("tcp-10g", "tcp-10g"),
+        (8, "8"),
+    ],
 )
 def test_values_have_their_unit_apart(value: object, shown: str) -> None:
     assert value_name(value) == shown

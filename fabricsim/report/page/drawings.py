@@ -33,6 +33,7 @@ _MOST_NODES = 120
 _MOST_CELLS = 48
 _MOST_TAPS = 12
 _TAP_BINS = 240
+_TOP = 20  # middle of the highest nodes
 _NAME = 190  # width of names
 
 
@@ -170,7 +171,9 @@ def fabric(links: Iterable[LinkRecord], time: float) -> Html:
     for name, (x, y) in spots.items():
         parts.append(f'<circle cx="{x:.1f}" cy="{y}" r="5" fill="var(--ink)"><title>{escape(name)}</title></circle>')
         if few:
-            parts.append(f'<text x="{x:.1f}" y="{y + 18}" text-anchor="middle">{escape(name)}</text>')
+            parts.append(
+                f'<text x="{x:.1f}" y="{y + 18 if y > _TOP else y - 10}" text-anchor="middle">{escape(name)}</text>'
+            )
     return _svg(
         910, height + 20, "The fabric; a cable has the colour of its busier direction", [*parts, _scale(height + 4)]
     )
@@ -194,7 +197,7 @@ def _spots(uses: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[float, int]
     for height in range(top + 1):
         names = sorted((name for name, at in level.items() if at == height), key=_natural)
         for place, name in enumerate(names):
-            spots[name] = ((place + 0.5) * 890 / len(names), 20 + (top - height) * 110)
+            spots[name] = ((place + 0.5) * 890 / len(names), _TOP + (top - height) * 110)
     return spots, 50 + top * 110
 
 

@@ -58,7 +58,8 @@ def bar(share: float) -> Html:
     """Draw a share as a bar beside its number."""
     width = 100 * min(max(share, 0.0), 1.0)
     return Html(
-        f'<span class="bar" aria-hidden="true"><span style="width:{width:.1f}%"></span></span>{100 * share:.1f} %'
+        f'<span class="bar" aria-hidden="true"><span style="width:{width:.1f}%"></span></span>'
+        f'<span class="of">{100 * share:.1f} %</span>'
     )
 
 

@@ -36,12 +36,13 @@
       pen.fillStyle = colour("--ink"); pen.fillText(each.name, 4, top + row / 2, left - 8);
     });
     pen.fillStyle = colour("--ink"); pen.strokeStyle = colour("--line");
-    const ticks = Math.max(2, Math.floor(wide() / 130));
-    for (let i = 0; i <= ticks; i++) {
-      const where = left + wide() * i / ticks;
+    const least = (end - begin) * data.unit / Math.max(2, wide() / 100), decade = 10 ** Math.floor(Math.log10(least));
+    const step = [1, 2, 5, 10].find((each) => each * decade >= least) * decade / data.unit;
+    for (let i = Math.ceil(begin / step); i * step <= end; i++) {
+      const where = x(i * step);
       pen.beginPath(); pen.moveTo(where, axis - 5); pen.lineTo(where, height); pen.stroke();
-      pen.textAlign = i === ticks ? "right" : i ? "center" : "left";
-      pen.fillText(say(begin + (end - begin) * i / ticks), where, 9);
+      pen.textAlign = where > width - 30 ? "right" : where < left + 20 ? "left" : "center";
+      pen.fillText(say(i * step), where, 9);
     }
     pen.textAlign = "left";
   }

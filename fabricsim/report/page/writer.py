@@ -92,7 +92,8 @@ def _compared_row(name: str, summary: Summary, slowest: float) -> list[object]:
     times = breakdown["compute"], summary["exposed_communication_s"], breakdown["host"], breakdown["bubble"]
     mfu = percent(rates["mfu"]) if rates is not None and rates["mfu"] else "-"
     told = f"{cause_name(first)} ({percent(first['share'])})"
-    return [name, human_seconds(time), f"{slowest / time:.2f}x", *map(human_seconds, times), mfu, told]
+    words = Html(f'<span class="words">{text(told)}</span>')
+    return [name, human_seconds(time), f"{slowest / time:.2f}x", *map(human_seconds, times), mfu, words]
 
 
 def _signed(time: float) -> str:
