@@ -13,7 +13,8 @@ from math import prod
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fabricsim.workload.attention import Core, fused, fused_gradient
-from fabricsim.workload.tape import MASK, PRECISION_BYTES, Pass, product, streamed
+from fabricsim.workload.tape import PRECISION_BYTES, product, streamed
+from fabricsim.workload.work import MASK, Pass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

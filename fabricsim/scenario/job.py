@@ -118,11 +118,12 @@ class Job(Spec):
     repeats scores, softmax, dropout and context of the attention only, ``"feed-forward"`` up-projection and activation
     of dense layers (``--recompute-modules mlp`` of Megatron-LM), ``"keep-qkv"`` all of them but queries, keys and
     values, which are kept (``remat_policy: save_qkv_proj`` of MaxText). ``attention = "fused"`` computes them in
-    one kernel that keeps no scores (FlashAttention). With ``fused_accumulation`` the products that give gradients
-    of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Without ``tensor_overlap``
-    the tensor-parallel all-reduce of the gradient of an input comes behind the gradient of the weight, not beside
-    it. With ``product_overlap`` (sequence parallelism with the user buffers of Transformer Engine) gathers and scatters
-    run beside the products that they feed or follow, part by part.
+    one kernel that keeps no scores (FlashAttention). With ``elementwise = "separate"`` what lies between products is
+    not fused: each operation is a kernel, as in TensorFlow without XLA. With ``fused_accumulation`` the products that
+    give gradients of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Without
+    ``tensor_overlap`` the tensor-parallel all-reduce of the gradient of an input comes behind the gradient of the
+    weight, not beside it. With ``product_overlap`` (sequence parallelism with the user buffers of Transformer Engine)
+    gathers and scatters run beside the products that they feed or follow, part by part.
     With ``flatten_gradients`` gradients are copied into one buffer for their reduction, and back. With
     ``clip_gradients`` the norm of the gradients is above its limit, so that all are scaled. ``batch_time`` is what
     the host takes to fetch a micro-batch and hand it to the tensor-parallel ranks, while the GPU waits, before each
@@ -151,6 +152,7 @@ class Job(Spec):
         default_factory=_since("none", "full")
     )
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
+    elementwise: Literal["fused", "separate"] = "fused"
     fused_accumulation: bool = Field(default_factory=_since(modern=True, before=False))
     tensor_overlap: bool = True
     product_overlap: bool = False

@@ -257,6 +257,12 @@ def _megatron(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.flatten_gradients", problem, "take it out")
 
 
+def _separate(job: Job) -> Iterator[Mistake]:
+    if job.elementwise == "separate" and job.model.family not in ("bert", "gpt"):
+        problem = f'"separate" knows what lies between the products of a bert or gpt, not of a {job.model.family}'
+        yield Mistake("job.elementwise", problem, 'set it to "fused"')
+
+
 def _lengths(job: Job) -> Iterator[tuple[str, int]]:
     for key in ("sequence", "decoder_sequence"):
         value = getattr(job, key)
@@ -285,4 +291,5 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _keeps,
     _spread_experts,
     _megatron,
+    _separate,
 )

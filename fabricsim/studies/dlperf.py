@@ -48,6 +48,7 @@ def published_run(record: np.void) -> PublishedRun:
         f"job.global_batch={batch * gpus}",
         f"job.precision={record['precision']}",
         f"job.launch={'eager' if 'PyTorch' in framework else 'graph'}",
+        f"job.elementwise={'separate' if 'TensorFlow' in framework and record['fused'] != 'yes' else 'fused'}",
     )
     lines += (
         ("job.overlap=ddp",) if gpus > 1 else ("cluster.gpus_per_pcie_switch=1", "cluster.nic_below_gpu_switch=false")

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from fabricsim.workload.latent import latent_projections
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import attention_width, key_width, rotary_width
-from fabricsim.workload.tape import FP32, MASK, Pass, decoder_sequence
-from fabricsim.workload.work import Exchange, Operation, Wait
+from fabricsim.workload.tape import FP32, decoder_sequence
+from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
@@ -182,7 +182,8 @@ def _softmax(tape: Tape, core: Core, *, stored: int) -> None:
     counts as with one kernel.
     """
     both_ways = Pass(1, 1), Pass(1, 1)
-    if tape.width == FP32 or core.batch * core.heads % _FUSED_TOGETHER == 0:
+    together = tape.width == FP32 or core.batch * core.heads % _FUSED_TOGETHER == 0
+    if together or tape.job.elementwise == "separate":
         tape.stream("softmax", core.scores, Pass(1, 1), Pass(2, 1), stored=stored, kernel="function")
         return
     cast = Operation("cast scores", 0, core.scores * (tape.width + FP32))

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, up_projections
-from fabricsim.workload.tape import FP32, Pass
-from fabricsim.workload.work import Exchange
+from fabricsim.workload.tape import FP32
+from fabricsim.workload.work import Exchange, Pass
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job

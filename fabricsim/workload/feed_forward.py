@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import feed_forward, up_projections
-from fabricsim.workload.tape import Pass
-from fabricsim.workload.work import Operation
+from fabricsim.workload.work import Operation, Pass
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job

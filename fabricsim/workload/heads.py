@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import TOKEN_TYPES
-from fabricsim.workload.tape import FP32, MASK, Pass, decoder_sequence
-from fabricsim.workload.work import Exchange, Operation
+from fabricsim.workload.tape import FP32, decoder_sequence
+from fabricsim.workload.work import MASK, Exchange, Operation, Pass
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import attention_width
-from fabricsim.workload.tape import Pass
-from fabricsim.workload.work import Exchange
+from fabricsim.workload.work import Exchange, Pass
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job

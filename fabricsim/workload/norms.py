@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.tape import MASK, Pass
+from fabricsim.workload.work import MASK, Pass
 
 if TYPE_CHECKING:
     from fabricsim.workload.tape import Tape

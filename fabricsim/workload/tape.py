@@ -21,10 +21,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fabricsim.workload.adapters import TARGETS, trained
-from fabricsim.workload.work import Exchange, Operation, Wait, Work
+from fabricsim.workload.separate import SEPARATE, Elementwise
+from fabricsim.workload.work import Exchange, Operation, Pass, Wait, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,8 +43,6 @@ NARROW_BYTES = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 Microscaling Formats 1.0; NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv 2509.25149)."""
 
 FP32 = 4
-MASK = 1
-"""Bytes per element of a dropout mask."""
 
 
 def decoder_sequence(job: Job) -> int:
@@ -54,15 +53,6 @@ def decoder_sequence(job: Job) -> int:
 def gradient_bytes(job: Job) -> int:
     """Bytes per element of the gradient buffer: `gradient_precision`, or `precision` without it."""
     return PRECISION_BYTES[job.gradient_precision or job.precision]
-
-
-class Pass(NamedTuple):
-    """What one streaming kernel moves per element: reads and writes, and further bytes."""
-
-    reads: int
-    writes: int
-    extra: int = 0
-    weight: bool = False
 
 
 class Tape:
@@ -118,13 +108,20 @@ class Tape:
         width: int | None = None,
         kernel: Kernel = "stream",
     ) -> None:
-        """Record a kernel that streams through memory; `stored` bytes per element are kept."""
+        """Record a kernel that streams through memory, or those in its place; `stored` bytes per element are kept."""
         width = width if width is not None else self.width
-        moves = [each for each in backward if not (each.weight and self.frozen)]
+        if self.job.elementwise == "separate" and name in SEPARATE:
+            for part in SEPARATE[name]:
+                self._part(part, elements, width, elements * part.kept * width)
+        else:
+            self._part(Elementwise(name, forward, backward, kernel=kernel), elements, width, elements * stored)
+
+    def _part(self, part: Elementwise, elements: int, width: int, stored: int) -> None:
+        moves = [each for each in part.backward if not (each.weight and self.frozen)]
         self.step(
-            [] if forward is None else [streamed(name, elements, forward, width, kernel)],
-            [streamed(f"{name} gradient", elements, each, width, kernel) for each in moves],
-            elements * stored,
+            [] if part.forward is None else [streamed(part.name, elements, part.forward, width, part.kernel)],
+            [streamed(f"{part.name} gradient", elements, each, width, part.kernel) for each in moves],
+            stored,
         )
 
     def product(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from fabricsim.workload.program import CollectiveName
@@ -15,6 +15,18 @@ Narrow = Literal["fp8", "mxfp8", "nvfp4"]
 Kernel = Literal["stream", "function", "product", "attention", "attention-gradient"]
 """What a kernel does: read and write memory, besides with random numbers or exponentials ("function"), multiply
 matrices, or fused attention and its backward pass."""
+
+MASK = 1
+"""Bytes per element of a dropout mask."""
+
+
+class Pass(NamedTuple):
+    """What one streaming kernel moves per element: reads and writes, and further bytes."""
+
+    reads: int
+    writes: int
+    extra: int = 0
+    weight: bool = False
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ REFUSED = [
         "job.tensor_overlap",
         "the input's gradient is reduced beside the weight's",
     ),
+    (DP, ["job.elementwise=separate", "job.model=llama2-7b"], "job.elementwise", "not of a llama"),
     (
         DP,
         ["job.flatten_gradients=true", "job.overlap=ddp"],
