@@ -179,11 +179,11 @@ class JobPlan:
             plan = self.on(rank)
             beside = Beside(plan.gpu.overlap_slowdown, self.links)
             lane = RankOps(builder, self.placement, rank, beside, plan.job.kernel_launch)
-            _Compiler(plan, lane, pipelines[chain]).add()
+            RankCompiler(plan, lane, pipelines[chain]).add()
         return builder.build()
 
 
-class _Compiler:
+class RankCompiler:
     """Adds the ops of one rank to a builder."""
 
     def __init__(self, plan: JobPlan, lane: RankOps, pipeline: Pipeline) -> None:
@@ -202,13 +202,18 @@ class _Compiler:
 
     def add(self) -> None:
         """Add the iteration."""
-        plan, steps = self.plan, self.steps
+        steps = self.steps
         last = {(step.chunk, step.direction): index for index, step in enumerate(steps)}
         computes = [
             partial(self.compute, final=last[step.chunk, step.direction] == index) for index, step in enumerate(steps)
         ]
         self.reducer.begin()
         run_stage(self.lane.builder, self.pipeline, self.stage, steps, computes)
+        self.finish()
+
+    def finish(self) -> None:
+        """Add what comes after the last pass."""
+        plan = self.plan
         self.lane.begin()
         before, after = plan.gradient_copies[self.stage]
         self.lane.compute(before, data_parallel.TIMERS["all_reduce"])

@@ -1,35 +1,46 @@
 """A time that no simulation of a job is below.
 
-Let ``F_k`` and ``B_k`` be what a rank of virtual stage ``k`` is busy with in a forward and a backward pass of one
-micro-batch: its kernels at the rates of the GPU, one after the other, and between them the tensor-parallel collectives
-that they wait for. Of a collective of ``n`` ranks and ``S`` bytes, ``(n - 1) / n S`` leave each rank, by whatever
-algorithm, also if switches reduce; they take as long as its NVLink does. With ``m`` micro-batches and ``p`` stages of
-ranks, of which ``s`` has the virtual stages ``k = s, s + p, ...``::
+The ops of a rank's main stream run one after the other. So a pass takes at least the sum of the least times of its
+ops, and the host what it takes to issue them. Kernels take what the program says, slowed beside collectives or not. Of
+a collective of ``n`` ranks of one host and ``S`` bytes, ``(n - 1) / n S`` go over the NVLink of each rank, out of it or
+into it, by whatever algorithm, also if switches reduce; that takes as long as the link does. Others take no time here.
 
-    T >= sum_{k<s} F_k + m sum_{k = s, s+p, ...} (F_k + B_k) + sum_{k<s} B_k    for each s
+Let ``F_k`` and ``B_k`` be these sums of a forward and a backward pass of virtual stage ``k``, and ``E_s`` that of what
+a rank of stage ``s`` does after its last pass, up to the step of the optimizer. With ``m`` micro-batches and ``p``
+stages of ranks, of which ``s`` has the virtual stages ``k = s, s + p, ...``::
+
+    T >= sum_{k<s} F_k + m sum_{k = s, s+p, ...} (F_k + B_k) + sum_{k<s} B_k + E_0    for each s
 
 The first pass on a rank of ``s`` is a forward pass of a virtual stage ``k >= s``, before which its micro-batch has gone
 through all stages before. Then the rank does its own passes one after the other. The last of them is a backward pass
 of a virtual stage ``k >= s``, as each forward pass has its backward pass after it, and the gradient goes through the
-stages before it after that. Schedules that put the gradients of weights last lack the last sum.
+stages before it after that, down to stage 0, whose rank then ends. Schedules that put the gradients of weights last
+lack the last sum, and end with ``E_s``. Of the ``m`` passes of a kind the last one may take longer, beside the
+reduction of the gradients; the sums over ``k < s`` have the shorter of both.
 """
 
 from __future__ import annotations
 
-from itertools import chain
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fabricsim.records.program import MAIN_STREAM
 from fabricsim.run.pipeline import machines_of
-from fabricsim.units import seconds
-from fabricsim.workload.issue import Span
-from fabricsim.workload.work import Exchange
+from fabricsim.scenario.schedule import Step
+from fabricsim.units import PS_PER_S, seconds
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.compile import TIMERS, RankCompiler
+from fabricsim.workload.lane import RankOps
+from fabricsim.workload.links import Beside
+from fabricsim.workload.pipeline_parallel import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabricsim.scenario.scenario import Scenario
+    from fabricsim.scenario.schedule import Direction
     from fabricsim.workload.compile import JobPlan
-    from fabricsim.workload.stages import Timed
+    from fabricsim.workload.program import Call
 
 _COUNTED = {"all_reduce", "all_gather", "reduce_scatter"}
 
@@ -38,33 +49,93 @@ def least_time(plan: JobPlan, scenario: Scenario) -> float:
     """Bound the iteration of a job from below, seconds; 0 if its ranks are not all alike."""
     if not machines_of(scenario, range(plan.job.parallelism.ranks)).alike:
         return 0.0
-    stages = plan.stages
-    forward = [_busy(chain.from_iterable(block.forward for block in stage.blocks), plan, scenario) for stage in stages]
-    backward = [
-        _busy(chain.from_iterable(block.backward for block in stage.blocks), plan, scenario) for stage in stages
-    ]
-    count = plan.job.parallelism.pipeline
-    gradients_last = plan.job.schedule not in {"1f1b", "gpipe"}
-    own = [plan.micro_batches * (sum(forward[s::count]) + sum(backward[s::count])) for s in range(count)]
-    after = [0.0 if gradients_last else sum(backward[:s]) for s in range(count)]
-    return max(sum(forward[:s]) + own[s] + after[s] for s in range(count))
+    before = after = most = 0
+    first = rank = _Rank(plan, 0, scenario.cluster.gpus_per_host)
+    for stage in range(plan.job.parallelism.pipeline):
+        other = _Rank(plan, stage, scenario.cluster.gpus_per_host)
+        rank = rank if rank.chunks == other.chunks else other
+        own = sum((plan.micro_batches - 1) * each + last for passes in rank.passes.values() for each, last in passes)
+        most = max(most, before + own + (rank.end if rank.split else after + first.end))
+        before += min(rank.passes["forward"][0])
+        after += min(rank.passes["backward"][0])
+    return seconds(most)
 
 
-def _busy(items: Iterable[Timed], plan: JobPlan, scenario: Scenario) -> float:
-    """Add up kernels and what is waited for between them, seconds."""
-    total = 0.0
-    for item in items:
-        if isinstance(item, Span):
-            total += seconds(item.run)
-        elif isinstance(item, Exchange) and not item.asynchronous:
-            total += _exchange(item, plan, scenario)
-    return total
+class _Rank:
+    """The first rank of a stage, whose ops take their least times.
+
+    `chunks`: what decides those. `split`: whether gradients of weights are passes of their own.
+    """
+
+    def __init__(self, plan: JobPlan, stage: int, per_host: int) -> None:
+        self.chunks = [(chunk.blocks, chunk.tensors, chunk.experts) for chunk in plan.chunks(stage)]
+        self._clock = _Clock(plan, per_host)
+        number = int(plan.placement.grid[stage, 0, 0, 0])
+        chain = plan.placement.group("pipelines", number)
+        beside = Beside(plan.gpu.overlap_slowdown, plan.links)
+        lane = RankOps(self._clock, plan.placement, number, beside, plan.job.kernel_launch)
+        self._compiler = RankCompiler(plan, lane, Pipeline(self._clock, chain, [0] * len(plan.stages)))
+        self.split = self._compiler.split
+
+    @cached_property
+    def passes(self) -> dict[Direction, list[tuple[int, int]]]:
+        """Least time of a pass of each chunk, and of the last one, by direction; ps."""
+        ways: tuple[Direction, ...] = ("forward", "backward", "weight") if self.split else ("forward", "backward")
+        return {way: [self._least(way, chunk) for chunk in range(len(self.chunks))] for way in ways}
+
+    @cached_property
+    def end(self) -> int:
+        """Least time of what comes after the last pass, ps."""
+        self._clock.now = 0
+        self._compiler.finish()
+        return self._clock.now
+
+    def _least(self, way: Direction, chunk: int) -> tuple[int, int]:
+        each = self._pass(way, chunk, final=False)
+        return each, each if way == "forward" else self._pass(way, chunk, final=True)
+
+    def _pass(self, way: Direction, chunk: int, *, final: bool) -> int:
+        self._clock.now = 0
+        self._compiler.blocks(Step(way, 0, chunk), final=final)
+        return self._clock.now
 
 
-def _exchange(item: Exchange, plan: JobPlan, scenario: Scenario) -> float:
-    """Time that what leaves a rank takes on its NVLink at least; 0 beyond a host, where adapters add to it."""
-    degree, cluster = plan.job.parallelism.tensor, scenario.cluster
-    rate = cluster.gpu.nvlink_rate
-    if item.dimension != "tensor" or item.collective not in _COUNTED or rate is None or cluster.intra_host != "nvlink":
-        return 0.0
-    return item.size * (degree - 1) / degree / rate if degree <= cluster.gpus_per_host else 0.0
+class _Clock(ProgramBuilder):
+    """Takes ops of one rank and keeps the time at which the main stream is through with them at the earliest.
+
+    `now`: ps since the host was level with the GPU.
+    """
+
+    def __init__(self, plan: JobPlan, per_host: int) -> None:
+        super().__init__(TIMERS)
+        self.now = 0
+        self._links, self._per_host = plan.links, per_host
+        self._called: list[Call] = []
+
+    def compute(self, rank: int, duration: int, timer: str, *, after: Iterable[int] = ()) -> int:  # noqa: ARG002
+        """Let time pass."""
+        self.now += duration
+        return 0
+
+    def issue(self, rank: int, duration: int, timer: str, *, after: Iterable[int]) -> int:  # noqa: ARG002
+        """Let the GPU wait for the host, as the next op does."""
+        self.now = max(self.now, duration)
+        return 0
+
+    def next_call(self, rank: int, call: Call) -> int:  # noqa: ARG002
+        """Take a call down."""
+        self._called.append(call)
+        return len(self._called) - 1
+
+    def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:  # noqa: ARG002
+        """Let what a call takes at least pass, unless something else goes on beside it."""
+        if stream == MAIN_STREAM:
+            self.now += self._least(self._called[call])
+        return 0
+
+    def _least(self, call: Call) -> int:
+        one_host = len({rank // self._per_host for rank in call.ranks}) == 1
+        inside = None if self._links is None else self._links.inside
+        if call.collective not in _COUNTED or inside is None or not one_host:
+            return 0
+        return int(PS_PER_S * call.size * (len(call.ranks) - 1) / len(call.ranks) / inside)
