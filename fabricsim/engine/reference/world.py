@@ -12,19 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fabricsim.engine.packet.kernels.delivery import BATCH_DONE, INBOX_BITS, report_arrival
 from fabricsim.engine.packet.kernels.main_loop import PIECE, SEGMENT
 from fabricsim.engine.packet.world import PacketWorld
-from fabricsim.engine.program.dispatch import (
-    COMPLETIONS,
-    HORIZON,
-    IDLE,
-    JOB_DONE,
-    NO_LANES,
-    PAUSED,
-    POST,
-    RUN,
-    START,
-    handle,
-    report,
-)
+from fabricsim.engine.program import dispatch
 from fabricsim.engine.program.lane import NO_EXTRA, SEND, message_bytes, run_lane, sent
 from fabricsim.engine.program.queue import close_bucket, has_event_at, next_time, post
 from fabricsim.engine.program.transfer import handed_over, note_slowdown
@@ -114,16 +102,16 @@ class ReferenceWorld(PacketWorld):
                 self._handle(now)
             if self.world["outbox"][0] > 0:
                 self._write_back()
-                return COMPLETIONS
+                return dispatch.COMPLETIONS
             if self.world["events"][0] >= last:
-                return PAUSED
+                return dispatch.PAUSED
 
     @staticmethod
     def _at_rest(upcoming: int, horizon: int) -> int:
         if upcoming < NEVER and horizon > CLOCK_END:
             msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
             raise SimulationError(msg)
-        return HORIZON if upcoming < NEVER else IDLE
+        return dispatch.HORIZON if upcoming < NEVER else dispatch.IDLE
 
     def moves_at(self) -> int:
         """When something moves next, ps; NEVER if nothing does."""
@@ -197,18 +185,18 @@ class ReferenceWorld(PacketWorld):
         """Do all that programs and messages have to do at one time."""
         self.world["now"] = now
         while has_event_at(self, now):
-            todo, target, extra = (int(each) for each in handle(self))
-            if todo == NO_LANES:
+            todo, target, extra = (int(each) for each in dispatch.handle(self))
+            if todo == dispatch.NO_LANES:
                 self.grow_calls()
-            elif todo in {RUN, START}:
-                self._run_lane(target, extra if todo == START else NONE)
-            elif todo == POST:
+            elif todo in {dispatch.RUN, dispatch.START}:
+                self._run_lane(target, extra if todo == dispatch.START else NONE)
+            elif todo == dispatch.POST:
                 message = self.messages[target]
                 self._start(int(self.routes["flow"][message.route]), int(message.bytes), -1 - target)
             elif todo == PIECE:
                 self._pass_piece(target)
             elif todo == BATCH_DONE:
-                report(self, JOB_DONE, target)
+                dispatch.report(self, dispatch.JOB_DONE, target)
         close_bucket(self, now)
 
     def _run_lane(self, lane: int, connection: int) -> None:

@@ -12,20 +12,9 @@ from msgspec import MsgspecError
 from fabricsim.errors import TraceError
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.chakra import json_form as chakra_json
-from fabricsim.traces.chakra import own
+from fabricsim.traces.chakra import own, schema
 from fabricsim.traces.chakra.groups import plain_names
 from fabricsim.traces.chakra.own import by_name
-from fabricsim.traces.chakra.schema import (
-    CHECKPOINT,
-    COMM_COLL,
-    COMM_RECV,
-    COMM_SEND,
-    COMP,
-    INVALID,
-    MEM_LOAD,
-    MEM_STORE,
-    METADATA,
-)
 from fabricsim.traces.dependencies import in_a_cycle, of_lanes
 from fabricsim.traces.groups import ALL_RANKS
 from fabricsim.traces.trace import (
@@ -122,15 +111,15 @@ class NodeCollector:
 
     def add(self, node: ChakraNode) -> None:
         """Add a node."""
-        if not INVALID <= node.type <= CHECKPOINT:
-            raise self._error(node, f"has the type {node.type}; the types of Chakra are 0 to {CHECKPOINT}")
+        if not schema.INVALID <= node.type <= schema.CHECKPOINT:
+            raise self._error(node, f"has the type {node.type}; the types of Chakra are 0 to {schema.CHECKPOINT}")
         attributes = by_name(node.attributes)
         self._captured |= "tid" in attributes or bool(attributes.get("is_cpu_op"))
         if node.type in _COMMUNICATIONS and not attributes.get("is_cpu_op"):
             self._communicate(node, attributes)
         else:
             self._work(node, attributes)
-        if node.type == METADATA:
+        if node.type == schema.METADATA:
             self._note_groups(node)
         self._ids.append(node.id)
         for (before, after), dependencies in ((self._data, node.data), (self._control, node.control)):
@@ -140,7 +129,7 @@ class NodeCollector:
     def _work(self, node: ChakraNode, attributes: Attributes) -> None:
         kind = self._kind(node, attributes)
         bytes_ = self._count(node, attributes, "tensor_size")
-        moved = bytes_ > 0 and node.type in {MEM_LOAD, MEM_STORE}
+        moved = bytes_ > 0 and node.type in {schema.MEM_LOAD, schema.MEM_STORE}
         silent = NONE if moved or self._count(node, attributes, "num_ops") > 0 else 0
         duration = self._duration(node, attributes, silent)
         if duration == NONE:
@@ -153,9 +142,9 @@ class NodeCollector:
             if own_kind not in KINDS or own_kind == KINDS[COMMUNICATION]:
                 raise self._error(node, f"is of the kind {own_kind!r:.60}; the kinds are {', '.join(KINDS)}")
             return KINDS.index(str(own_kind))
-        if node.type in {MEM_LOAD, MEM_STORE}:
+        if node.type in {schema.MEM_LOAD, schema.MEM_STORE}:
             return COPY
-        if node.type != COMP or attributes.get("is_cpu_op"):
+        if node.type != schema.COMP or attributes.get("is_cpu_op"):
             return HOST
         return own.plain_kind(COMPUTE, node.name)
 
@@ -191,10 +180,10 @@ class NodeCollector:
         size = self._count(node, attributes, "comm_size")
         if size == NONE and operation != "barrier":
             self.builder.missing["the bytes of communications"] = None
-        if node.type == COMM_COLL:
+        if node.type == schema.COMM_COLL:
             what = self._collective(operation, size, self._count(node, attributes, "comm_src"), attributes)
         else:
-            peer = self._count(node, attributes, "comm_dst" if node.type == COMM_SEND else "comm_src")
+            peer = self._count(node, attributes, "comm_dst" if node.type == schema.COMM_SEND else "comm_src")
             if peer == NONE:
                 self.builder.missing["the other ends of sends and receives"] = None
             tag = max(self._count(node, attributes, "comm_tag"), 0)
@@ -222,8 +211,8 @@ class NodeCollector:
         return Communication(operation, group, size, peer=root)
 
     def _operation(self, node: ChakraNode, attributes: Attributes) -> Operation:
-        if node.type != COMM_COLL:
-            return "send" if node.type == COMM_SEND else "recv"
+        if node.type != schema.COMM_COLL:
+            return "send" if node.type == schema.COMM_SEND else "recv"
         number = self._count(node, attributes, "comm_type")
         if number == NONE:
             self.builder.missing["what collectives do, but for the names of their kernels"] = None
@@ -363,7 +352,7 @@ class NodeCollector:
             self.builder.missing[f"what waits for {lost} of {len(communications)} communications"] = None
 
 
-_COMMUNICATIONS = {COMM_SEND, COMM_RECV, COMM_COLL}
+_COMMUNICATIONS = {schema.COMM_SEND, schema.COMM_RECV, schema.COMM_COLL}
 
 
 Edges = tuple["NDArray[np.int64]", "NDArray[np.int64]"]

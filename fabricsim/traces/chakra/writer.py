@@ -15,21 +15,10 @@ import numpy as np
 
 from fabricsim.errors import InputError
 from fabricsim.records.program import NONE
-from fabricsim.traces.chakra import own
+from fabricsim.traces.chakra import own, schema
 from fabricsim.traces.chakra.groups import Numbered, size_of
 from fabricsim.traces.chakra.nodes import COLLECTIVES, GATHERING
-from fabricsim.traces.chakra.schema import (
-    COMM_COLL,
-    COMM_RECV,
-    COMM_SEND,
-    COMP,
-    Attribute,
-    ChakraNode,
-    Metadata,
-    encode_file_message,
-    encode_metadata,
-    encode_node,
-)
+from fabricsim.traces.chakra.schema import Attribute, ChakraNode, Metadata
 from fabricsim.traces.dependencies import of_lanes
 from fabricsim.traces.trace import COMMUNICATION
 
@@ -79,7 +68,7 @@ def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
         for recording, part in zip(trace.recordings, parts, strict=False):
             with part.open("wb") as stream:
                 for message in _File(recording, groups, trace.world, lost).messages():
-                    stream.write(encode_file_message(message))
+                    stream.write(schema.encode_file_message(message))
         parts[-1].write_text(json.dumps(groups.listed) + "\n", encoding="utf-8")
         for part, file in zip(parts, made, strict=True):
             part.replace(file)
@@ -109,18 +98,18 @@ class _File:
         if recording.edges["on_start"].any():
             self.lost["dependencies on the start of an operation, which are written as on its end"] = None
         about = own.about(recording, self.world, self.groups.renamed(recording))
-        yield encode_metadata(Metadata(VERSION, tuple(about)))
+        yield schema.encode_metadata(Metadata(VERSION, tuple(about)))
         stated = _before(len(recording.nodes), recording.edges["before"], recording.edges["after"])
         lanes = of_lanes(recording.nodes["lane"], recording.lanes)
         in_lane = _before(len(recording.nodes), *lanes)
         for number, columns in enumerate(recording.nodes.tolist()):
-            yield encode_node(self._node(number, columns, in_lane[number], stated[number]))
+            yield schema.encode_node(self._node(number, columns, in_lane[number], stated[number]))
 
     def _node(
         self, number: int, columns: tuple[int, ...], control: tuple[int, ...], data: tuple[int, ...]
     ) -> ChakraNode:
         kind, lane, name, what, sequence, start, duration, flops, bytes_ = columns
-        title, type_ = self.recording.names[name], COMP
+        title, type_ = self.recording.names[name], schema.COMP
         attributes = [*own.of_work(kind, title), *own.of_lane(kind, self.recording.lanes[lane])]
         if kind == COMMUNICATION:
             type_, more = self._communication(self.recording.communications[what])
@@ -145,9 +134,9 @@ class _File:
 
     def _communication(self, what: Communication) -> tuple[int, list[Attribute]]:
         """Say what a communication does; Chakra counts the bytes that a rank hands in."""
-        type_, attributes, share = COMM_COLL, self._group(what), what.size
+        type_, attributes, share = schema.COMM_COLL, self._group(what), what.size
         if what.operation in {"send", "recv"}:
-            type_ = COMM_SEND if what.operation == "send" else COMM_RECV
+            type_ = schema.COMM_SEND if what.operation == "send" else schema.COMM_RECV
             attributes += self._ends(what)
         elif what.operation in COLLECTIVES:
             attributes.append(Attribute("comm_type", "int64", COLLECTIVES.index(what.operation)))
