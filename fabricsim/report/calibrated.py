@@ -49,12 +49,12 @@ def calibration(series: Sequence[CalibratedRows], title: str) -> Figure:
         times.plot(each.sizes, np.array(each.measured) * 1e6, **_marks(each), label=f"measured, {_what(each)}")
         errors.vlines(each.sizes, 0, error, color=_colour(each), linewidth=0.8)
         errors.plot(each.sizes, error, **_marks(each))
-    errors.axhspan(-_BAND, _BAND, color=style.BUBBLE_COLOUR, zorder=0, linewidth=0)
+    errors.axhspan(-_BAND, _BAND, color=style.BUBBLE_COLOUR, alpha=0.4, zorder=0, linewidth=0, label=f"±{_BAND} %")
     errors.axhline(0, color=style.MEASURED_COLOUR, linewidth=0.8)
     errors.set_ylabel("Error of\nprediction (%)")
     errors.set_xlabel("Size")
     _label_sizes(errors, series)
-    times.legend(loc="upper left")
+    style.legend(figure)
     return figure
 
 
@@ -69,7 +69,7 @@ def _label_sizes(axes: Axes, series: Sequence[CalibratedRows]) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415  matplotlib loads slowly
 
     sizes = sorted({size for each in series for size in each.sizes})
-    shown = [sizes[at] for at in style.evenly(len(sizes), _MOST_SIZES)]
+    shown = sizes[::-1][:: -(-len(sizes) // _MOST_SIZES)][::-1]  # at even steps, the largest always
     axes.set_xticks(shown, [human_bytes(size) for size in shown], rotation=30, ha="right")
     axes.xaxis.set_minor_locator(NullLocator())
 
