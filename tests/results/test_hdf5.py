@@ -364,6 +364,7 @@ def _replace(path: Path, name: str, values: list[object]) -> None:
         file[name] = values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

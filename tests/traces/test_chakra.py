@@ -313,6 +313,7 @@ def test_the_execution_trace_of_pytorch_is_another_form(traces: Path) -> None:
         read([traces / "chakra/1.0.2-chakra.0.0.4.tgz"], "chakra")
 
 
+@pytest.mark.slow
 def test_a_generated_workload_and_its_groups(traces: Path) -> None:
     trace = read([traces / "chakra_llama/stage_llama_dp2tp2pp2.tar.xz"])
     assert trace.world == 8

@@ -100,6 +100,7 @@ def test_kernels_beside_others_are_those_that_overlap(spans: list[tuple[int, int
 
 @FIXTURES
 @given(drawn=st.data())
+@pytest.mark.slow
 def test_the_innermost_of_nested_operators(drawn: st.DataObject, tmp_path: Path) -> None:
     spans: list[tuple[int, int]] = []
 
