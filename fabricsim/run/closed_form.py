@@ -27,7 +27,7 @@ from fabricsim.units import PS_PER_S, seconds
 from fabricsim.workload.fit import check_fit
 from fabricsim.workload.issue import EMPTY, Span
 from fabricsim.workload.links import TURNS
-from fabricsim.workload.operations import gradient_bytes
+from fabricsim.workload.tape import gradient_bytes
 from fabricsim.workload.work import Exchange, Wait
 
 if TYPE_CHECKING:

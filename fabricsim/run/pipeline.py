@@ -2,7 +2,7 @@
 
 ::
 
-    scenario.toml ── load ──► Scenario ──┬─ compile_job ─► Program ─┐
+    scenario.toml ── load ──► Scenario ──┬─ plan_job ────► Program ─┐
                                          └─ Fabric ─────────────────┼─ fold, replay ─► Result
     trace files ─── read ───► Trace ─────── rebuild ──────► Program ─┘
 
@@ -65,6 +65,7 @@ __all__ = [
     "build_plan",
     "check",
     "load",
+    "load_any",
     "load_fabric",
     "pairs_of",
     "program",
@@ -74,21 +75,15 @@ __all__ = [
 ]
 
 _WITHIN_A_HOST = "rdma-100g"
+"""Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
 _TICKING = (
     "messages of large direct collectives are merged, and begin and leave at ticks of at most 1/16 of their time: "
     "an all-to-all of 128 ranks takes up to 0.1 % longer"
 )
-"""Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
 
 
 def reload(result: record.RunRecord) -> LoadedScenario:
-    """Take the scenario of an earlier result, to simulate it again.
-
-    Raises
-    ------
-    ScenarioError
-        If this version of fabricsim no longer accepts it.
-    """
+    """Take the scenario of an earlier result; raises ScenarioError if this version no longer accepts it."""
     return LoadedScenario(from_tables(result.resolved), result.source, result.resolved, Path(result.name))
 
 
@@ -97,24 +92,11 @@ def load_fabric(
 ) -> LoadedScenario:
     """Load what a captured job of some ranks is to be replayed on.
 
-    Parameters
-    ----------
-    name
-        A scenario file or shipped scenario, whose job is left aside; or a cluster of the library, of which as many
+    `name`: a scenario file or shipped scenario, whose job is left aside; or a cluster of the library, of which as many
         hosts are taken as the ranks need, behind one switch.
-    ranks
-        Of the job.
-    transport
-        In place of the scenario's; needed for a cluster, but if all ranks are on one host.
-    overrides
-        As of `load`.
-
-    Raises
-    ------
-    InputError
-        If there is nothing of that name, or it is not said which transport.
-    ScenarioError
-        If the scenario has mistakes; it lists all of them.
+    `transport`: in place of the scenario's; needed for a cluster, but if all ranks are on one host.
+    Raises InputError if there is nothing of that name, or it is not said which transport; ScenarioError if the scenario
+        has mistakes, of which it lists all.
     """
     overrides = settings(overrides) if isinstance(overrides, Mapping) else overrides
     if any(text.lstrip().startswith("job") for text in overrides):
@@ -148,16 +130,18 @@ def program(scenario: LoadedScenario | str | Path | Mapping[str, Any], overrides
     InputError
         If the scenario has no job, or it does not fit into the memory of its GPUs.
     """
-    loaded = _loaded(scenario, overrides)
+    loaded = load_any(scenario, overrides)
     plan = build_plan(loaded)
     _check_fit(plan.job, loaded)
     return plan.program(None)
 
 
-def _loaded(scenario: LoadedScenario | str | Path | Mapping[str, Any], overrides: Overrides) -> LoadedScenario:
-    """Load what is a name, path or dict; what is no scenario at all is an `InputError`."""
+def load_any(
+    scenario: LoadedScenario | str | Path | Mapping[str, Any], overrides: Overrides, *, with_job: bool = True
+) -> LoadedScenario:
+    """Load what is a name, path or dict; raises InputError for what is no scenario at all."""
     if isinstance(scenario, (str, Path, Mapping)):
-        return load(scenario, overrides)
+        return load(scenario, overrides, with_job=with_job)
     if not isinstance(scenario, LoadedScenario):
         what = type(scenario).__name__
         msg = f'what is simulated is what load gives or a name for it, not of type {what}: write load("gpt2-medium-dp")'
@@ -169,13 +153,7 @@ def _loaded(scenario: LoadedScenario | str | Path | Mapping[str, Any], overrides
 
 
 def build_plan(loaded: LoadedScenario) -> JobPlan:
-    """Plan a scenario's job; its ``program`` writes it out.
-
-    Raises
-    ------
-    InputError
-        If the scenario has no job.
-    """
+    """Plan a scenario's job; its ``program`` writes it out. Raises InputError if the scenario has no job."""
     job = loaded.scenario.job
     if loaded.scenario.jobs:
         msg = f"{loaded.path}: there are several jobs, and one is wanted: take [jobs] out, or name a scenario of one"
@@ -201,34 +179,17 @@ def machines_of(scenario: Scenario, ranks: Sequence[int]) -> Machines:
 def pairs_of(loaded: LoadedScenario) -> Pairs:
     """Count the bytes that each rank of a scenario's job sends to each other one, and simulate nothing.
 
-    Raises
-    ------
-    InputError
-        If the scenario has no job.
+    Raises InputError if the scenario has no job.
     """
     cluster = loaded.scenario.cluster
     return plan_pairs(build_plan(loaded), chooser(loaded.scenario), cluster.gpus_per_host, cluster.gpus_per_host)
 
 
-def _folded_ranks(program: Program) -> dict[str, int]:
-    """Count the ranks that others stand for, where any do."""
-    some = program.representatives
-    return {} if some is None else {"folded_ranks": program.ranks - len(some)}
-
-
 def check(loaded: LoadedScenario) -> list[str]:
-    """Build all that a run of a scenario builds but its program, and say what it is.
+    """Build all that a run of a scenario builds but its program; raises FabricsimError if a run would be refused.
 
-    Returns
-    -------
-    list of str
-        The fabric, tier by tier; if there is a job, which switches it does not need, and what it takes of the memory of
-        a GPU.
-
-    Raises
-    ------
-    FabricsimError
-        If a run would be refused.
+    Returns: the fabric, tier by tier; if there is a job, which switches it does not need, and what it takes of the
+        memory of a GPU.
     """
     job = loaded.scenario.job
     fabric = Fabric(simpy.Environment(), loaded.scenario)
@@ -284,7 +245,7 @@ def simulate(
         If the scenario has no job, its job does not fit into the memory of its GPUs, or `watch` names what is
         not there.
     """
-    loaded = _loaded(scenario, overrides)
+    loaded = load_any(scenario, overrides)
     if loaded.scenario.jobs:
         return _run(loaded, lambda fabric: _several(loaded, fabric), watch, progress)
     plan = build_plan(loaded)
@@ -326,13 +287,7 @@ def _several(loaded: LoadedScenario, fabric: Fabric) -> _Ready:
 
 
 def several(loaded: LoadedScenario) -> dict[str, tuple[JobPlan, tuple[int, ...]]]:
-    """Plan each of several jobs, and give it its ranks of the cluster.
-
-    Raises
-    ------
-    ScenarioError
-        If one does not fit into the memory of its GPUs.
-    """
+    """Plan each of several jobs, and give it its ranks; raises ScenarioError if one does not fit into its GPUs."""
     scenario = loaded.scenario
     cluster = scenario.cluster
     found = {}
@@ -357,26 +312,10 @@ def replay(
 ) -> Result:
     """Replay a captured job on the fabric of a scenario, whose own job is left aside.
 
-    Parameters
-    ----------
-    loaded
-        What `load` gave.
-    rebuilt
-        What `fabricsim.traces.rebuild.programs.rebuild` made of the trace.
-    form
-        Of the trace.
-    watch, progress
-        As of `simulate`.
-
-    Returns
-    -------
-    Result
-        With what was captured in `Result.capture`.
-
-    Raises
-    ------
-    SimulationError
-        If the cluster has too few ranks, or nothing was delivered.
+    `rebuilt`: what `fabricsim.traces.rebuild.programs.rebuild` made of the trace.
+    `watch`, `progress`: as of `simulate`.
+    Returns: what was captured is in its `capture`.
+    Raises SimulationError if the cluster has too few ranks, or nothing was delivered.
     """
     timed = rebuilt.program.ops["duration"][rebuilt.program.ops["kind"] == COMPUTE].any()
     notes = () if timed else ("the trace holds no times of kernels: compute is unknown, and taken as none",)
@@ -420,6 +359,9 @@ def _run(
     calls = call_records(fabric, program, replayed, beside=bool(beside))
     used = np.flatnonzero(carried(fabric.parts)[0][: len(fabric.platform.wires.names)])
     idle = uncrossed(fabric, used)
+    some, counted = program.representatives, counters(fabric, "dag_nodes")
+    if some is not None:
+        counted["folded_ranks"] = program.ranks - len(some)
     return Result(
         name=scenario.name,
         source=loaded.source,
@@ -435,8 +377,8 @@ def _run(
         links=link_records(fabric, program, crossed_by(fabric, beside)),
         series=rate_series(fabric, replayed.end),
         slowdowns=fabric.world.slowdowns.copy(),
-        counters={**counters(fabric, "dag_nodes"), **_folded_ranks(program)},
-        ranks=None if program.representatives is None else program.ranks,
+        counters=counted,
+        ranks=None if some is None else program.ranks,
         iteration=replayed.end - replayed.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),

@@ -145,7 +145,7 @@ def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
     FabricsimError
         If there is no such pattern or file, or it names ranks that the cluster does not have.
     """
-    loaded = _load(scenario, overrides)
+    loaded = pipeline.load_any(scenario, overrides, with_job=False)
     if isinstance(demand, (str, Path)):
         name = str(demand)
         asked = {"size": size, "flows": flows, "load": load}
@@ -190,7 +190,9 @@ def bench(
     if test not in benchmarks.TESTS:
         msg = f"there is no test {test!r}; {did_you_mean(test, benchmarks.TESTS, ', '.join(benchmarks.TESTS))}"
         raise InputError(msg)
-    rows = benchmarks.collective_times(_load(scenario, overrides).scenario, benchmarks.TESTS[test], sizes, progress)
+    rows = benchmarks.collective_times(
+        pipeline.load_any(scenario, overrides, with_job=False).scenario, benchmarks.TESTS[test], sizes, progress
+    )
     return {row.size: row.seconds for row in rows}
 
 
@@ -270,12 +272,3 @@ def write(graph: nx.Graph, path: str | Path) -> None:
         rows.append(f"{one},{other},{rate * 8 / 1e9:.12g},{delay / 1e3:.12g}")
     with whole(Path(path), "name a file in a folder that exists") as part:
         part.write_text("\n".join(rows) + "\n", encoding="utf-8")
-
-
-def _load(scenario: Scenarios, overrides: Overrides) -> LoadedScenario:
-    if not isinstance(scenario, LoadedScenario):
-        return load(scenario, overrides, with_job=False)
-    if overrides:
-        msg = "a loaded scenario is settled: give overrides to load, or the name, file or dict here"
-        raise InputError(msg)
-    return scenario

@@ -37,7 +37,7 @@ def graded(table: TreeNode) -> TreeNode:
     said = table.value.get(KEY)
     if said is None:
         return table
-    rest = TreeNode({key: node for key, node in table.value.items() if key != KEY}, table.where)
+    rest = table.without({KEY})
     for grade, path in _said(said):
         rest = _marked(rest, path.split("."), grade, f"{said.where}: {KEY}: {path!r}")
     return rest
@@ -63,7 +63,7 @@ def _marked(node: TreeNode, path: list[str], grade: str, said: str) -> TreeNode:
         msg = f"{said} is no key of this preset, {show(path[0])} is missing{known}"
         raise InputError(msg)
     inner = _marked(node.value[path[0]], path[1:], grade, said)
-    return TreeNode({**node.value, path[0]: inner}, node.where)
+    return node.laid({path[0]: inner})
 
 
 def grades(node: TreeNode, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -88,7 +88,7 @@ class _Choice:
         if not made or not earlier or made == earlier:
             return below
         gone = set(below.value if self.dependents is None else self.dependents)
-        return TreeNode({key: node for key, node in below.value.items() if key not in gone}, below.where)
+        return below.without(gone)
 
 
 _BUFFER = _Choice(("per_port", "shared"))
@@ -213,8 +213,7 @@ def _without_shape(below: TreeNode, topology: object) -> TreeNode:
     if not {"topology", "include"} & below.value.keys():
         return below
     routing = below.value.get("routing")
-    gone = given_up(str(topology), None if routing is None else routing.value)
-    return TreeNode({key: node for key, node in below.value.items() if key not in gone}, below.where)
+    return below.without(given_up(str(topology), None if routing is None else routing.value))
 
 
 def override(text: str) -> TreeNode:
@@ -274,7 +273,7 @@ class Includer:
         met: list[str] = []
         while "include" in node.value:
             name = node.value["include"]
-            beside = TreeNode({key: item for key, item in node.value.items() if key != "include"}, node.where)
+            beside = node.without({"include"})
             problem = self._problem(name.value, INCLUDABLE[alike(path)], met)
             if problem is not None:
                 self.mistakes.append(Mistake(".".join(path), *problem, name.where))

@@ -113,7 +113,7 @@ def _laid(  # noqa: PLR0913  as of `_loaded`
     if "name" not in own.value:  # a scenario is not called after the one that it extends
         root = overlay(root, TreeNode({"name": TreeNode(file.stem, label)}, root.where))
     if not with_job:
-        root = TreeNode({key: node for key, node in root.value.items() if key not in _OF_JOBS}, root.where)
+        root = root.without(_OF_JOBS)
     for text in settings(overrides) if isinstance(overrides, Mapping) else overrides:
         root = overlay(root, override(text))
     return root
@@ -169,7 +169,7 @@ def _extended(tree: TreeNode, met: list[tuple[Path, str]], includer: Includer) -
     name = tree.value.get("extends")
     if name is None:
         return tree
-    beside = TreeNode({key: node for key, node in tree.value.items() if key != "extends"}, tree.where)
+    beside = tree.without({"extends"})
     try:
         below, base = _base(name.value, met)
     except InputError as error:
@@ -182,37 +182,34 @@ def _extended(tree: TreeNode, met: list[tuple[Path, str]], includer: Includer) -
 def _anchored(tree: TreeNode, folder: Path) -> TreeNode:
     """Take the files that a scenario's fabric, traffic and collectives name as lying beside the scenario."""
     tree = _beside(_with_matrices(tree, folder), "fabric", folder, file_keys())
-    collectives = tree.value.get("collectives")
-    if collectives is None or not collectives.is_table:
-        return tree
-    algorithm = collectives.value.get("algorithm")
-    if algorithm is None or not algorithm.is_table:
+    collectives = tree.table("collectives")
+    algorithm = collectives and collectives.table("algorithm")
+    if collectives is None or algorithm is None:
         return tree
     files = [key for key, node in algorithm.value.items() if is_described(str(node.value))]
-    inner = _beside(collectives, "algorithm", folder, files)
-    return TreeNode({**tree.value, "collectives": inner}, tree.where)
+    return tree.laid({"collectives": _beside(collectives, "algorithm", folder, files)})
 
 
 def _with_matrices(tree: TreeNode, folder: Path) -> TreeNode:
     """Take the files of traffic matrices as lying beside the scenario; names of patterns have no point or slash."""
-    traffic = tree.value.get("traffic")
-    if traffic is None or not traffic.is_table:
+    traffic = tree.table("traffic")
+    if traffic is None:
         return tree
     for name, table in traffic.value.items():
         pattern = str(table.value["pattern"].value) if table.is_table and "pattern" in table.value else ""
         if "." in pattern or "/" in pattern or (pattern and _is_file(folder / pattern)):
             traffic = _beside(traffic, name, folder, ["pattern"])
-    return TreeNode({**tree.value, "traffic": traffic}, tree.where)
+    return tree.laid({"traffic": traffic})
 
 
 def _beside(tree: TreeNode, name: str, folder: Path, keys: Iterable[str]) -> TreeNode:
     """Take the files that some keys of a table name as lying in a folder."""
-    table = tree.value.get(name)
-    if table is None or not table.is_table:
+    table = tree.table(name)
+    if table is None:
         return tree
     named = {key: node for key, node in table.value.items() if key in keys and isinstance(node.value, str)}
     moved = {key: TreeNode(str(folder / node.value), node.where) for key, node in named.items() if node.value}
-    return TreeNode({**tree.value, name: TreeNode({**table.value, **moved}, table.where)}, tree.where)
+    return tree.laid({name: table.laid(moved)})
 
 
 def _base(name: object, met: list[tuple[Path, str]]) -> tuple[TreeNode, tuple[Path, str]]:
@@ -273,23 +270,20 @@ def _lacking(needed: object, known: Mapping[str, str]) -> Iterator[Mistake]:
 
 def _with_base_switch(root: TreeNode) -> TreeNode:
     """Lay a switch of the fabric that has no name over that of the transport, which it changes some keys of."""
-    fabric, transport = root.value.get("fabric"), root.value.get("transport")
-    if fabric is None or transport is None or not (fabric.is_table and transport.is_table):
+    fabric, transport = root.table("fabric"), root.table("transport")
+    switch, base = fabric and fabric.table("switch"), transport and transport.table("switch")
+    if fabric is None or switch is None or base is None or "name" in switch.value:
         return root
-    switch, base = fabric.value.get("switch"), transport.value.get("switch")
-    if switch is None or base is None or not (switch.is_table and base.is_table) or "name" in switch.value:
-        return root
-    laid = overlay(base, switch, ("fabric", "switch"))
-    return TreeNode({**root.value, "fabric": TreeNode({**fabric.value, "switch": laid}, fabric.where)}, root.where)
+    return root.laid({"fabric": fabric.laid({"switch": overlay(base, switch, ("fabric", "switch"))})})
 
 
 def _with_base_job(root: TreeNode) -> TreeNode:
     """Lay each of several jobs over the scenario's job, whose keys they change."""
-    base, jobs = root.value.get("job"), root.value.get("jobs")
-    if base is None or jobs is None or not (base.is_table and jobs.is_table):
+    base, jobs = root.table("job"), root.table("jobs")
+    if base is None or jobs is None:
         return root
     laid = {name: overlay(base, node, ("job",)) if node.is_table else node for name, node in jobs.value.items()}
-    return TreeNode({**root.value, "jobs": TreeNode(laid, jobs.where)}, root.where)
+    return root.laid({"jobs": TreeNode(laid, jobs.where)})
 
 
 def _placed(mistakes: Sequence[Mistake], root: TreeNode) -> list[Mistake]:

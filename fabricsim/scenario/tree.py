@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from fabricsim.scenario.toml_lines import KeyPath
 
 
@@ -27,6 +29,19 @@ class TreeNode:
     def is_table(self) -> bool:
         """Whether it holds keys."""
         return isinstance(self.value, dict)
+
+    def table(self, key: str) -> TreeNode | None:
+        """Return the table at a key; None if there is none."""
+        found = self.value.get(key) if self.is_table else None
+        return found if found is not None and found.is_table else None
+
+    def laid(self, keys: Mapping[str, TreeNode]) -> TreeNode:
+        """Lay keys over those of a table."""
+        return TreeNode({**self.value, **keys}, self.where)
+
+    def without(self, keys: Container[str]) -> TreeNode:
+        """Take keys out of a table."""
+        return TreeNode({key: node for key, node in self.value.items() if key not in keys}, self.where)
 
 
 def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = None, path: KeyPath = ()) -> TreeNode:

@@ -14,14 +14,15 @@ from fabricsim.workload.data_parallel import make_reducer
 from fabricsim.workload.lane import RankOps
 from fabricsim.workload.links import Beside
 from fabricsim.workload.machines import LONGEST
-from fabricsim.workload.operations import gradient_bytes, gradient_copies, optimizer_operations
+from fabricsim.workload.optimizer import gradient_copies, optimizer_operations
 from fabricsim.workload.passes import has_weight_passes, ordered
 from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
 from fabricsim.workload.placement import Placement
-from fabricsim.workload.program import GroupSet, Program
+from fabricsim.workload.program import Call, GroupSet, Program
 from fabricsim.workload.roofline import operations_time
 from fabricsim.workload.shapes import embedding_stages
 from fabricsim.workload.stages import plan_stages
+from fabricsim.workload.tape import gradient_bytes
 from fabricsim.workload.work import Exchange
 
 if TYPE_CHECKING:
@@ -53,23 +54,16 @@ LARGEST = 2**50
 """Bytes of one message or buffer."""
 
 
-def compile_job(job: Job, gpu: Gpu) -> Program:
-    """Compile one iteration of a training job, every rank of it.
-
-    `gpu`: the GPU type that all its ranks have.
-    Returns: calls have dimension ``"tensor"``, ``"context"``, ``"expert"``, ``"data"``, ``"pipeline"`` or
-        ``"embedding"``; groups of one rank communicate nothing.
-    Raises ScenarioError if the job does not fit together (one in a `Scenario` does): all mistakes at once; InputError
-        if its times or sizes are out of all proportion.
-    """
-    return JobPlan(job, gpu).program()
-
-
 class JobPlan:
     """A job before its ops are written out, a `fabricsim.workload.program.Plan`.
 
-    `job`, `gpu`: as of `compile_job`.
+    Its calls have dimension ``"tensor"``, ``"context"``, ``"expert"``, ``"data"``, ``"pipeline"`` or ``"embedding"``;
+    groups of one rank communicate nothing.
+
+    `gpu`: the GPU type that all its ranks have.
     `links`: what its collectives run over, as of `fabricsim.workload.links.Beside`.
+    Raises ScenarioError if the job does not fit together (one in a `Scenario` does): all mistakes at once; InputError
+        if its times or sizes are out of all proportion.
     """
 
     def __init__(self, job: Job, gpu: Gpu, links: Links | None = None) -> None:
@@ -281,4 +275,5 @@ class RankCompiler:
             return
         size = job.model.vocabulary // job.parallelism.tensor * job.model.hidden * gradient_bytes(job)
         group = tuple(self.pipeline.ranks[stage] for stage in holders)
-        self.lane.join("all_reduce", "embedding", group, size, "embedding-all-reduce", after=self.reducer.pending)
+        call = Call("all_reduce", group, size, "embedding")
+        self.lane.join(call, "embedding-all-reduce", after=self.reducer.pending)

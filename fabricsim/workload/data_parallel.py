@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 from fabricsim.units import seconds
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.links import share as part
-from fabricsim.workload.operations import PRECISION_BYTES, gradient_bytes
+from fabricsim.workload.program import Call
 from fabricsim.workload.roofline import kernels_span
 from fabricsim.workload.stages import computing
+from fabricsim.workload.tape import PRECISION_BYTES, gradient_bytes
 from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class _Replicated(Reducer):
         """Communicate, and do nothing else meanwhile."""
         if elements:
             size = self.padded(share, elements) * self._width(collective)
-            self.lane.join(collective, "data", share.group, size, TIMERS[collective])
+            self.lane.join(Call(collective, share.group, size, "data"), TIMERS[collective])
 
     def least(self, collective: CollectiveName, share: _Share, elements: int) -> float:
         """Least time of a call, s."""
@@ -159,7 +160,7 @@ class _Replicated(Reducer):
         """Add a call beside what comes next, behind those before it."""
         self.lane.launch(TIMERS[collective])
         after = (*self.pending, *self.lane.last())
-        self.pending = (self.lane.beside(collective, "data", group, size, TIMERS[collective], after=after),)
+        self.pending = (self.lane.beside(Call(collective, group, size, "data"), TIMERS[collective], after=after),)
 
     def _width(self, collective: CollectiveName) -> int:
         return self.parameter if collective == "all_gather" else self.gradient

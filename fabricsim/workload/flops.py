@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fabricsim.scenario.job import Job, Parallelism
-from fabricsim.workload.operations import block_work, decoder_sequence
+from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.tape import decoder_sequence
 from fabricsim.workload.work import Operation
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from fabricsim.workload.builder import ProgramBuilder
     from fabricsim.workload.links import Beside
     from fabricsim.workload.placement import Placement
-    from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.stages import Timed
 
 
@@ -118,40 +117,22 @@ class RankOps:
         if len(group) == 1:
             return
         self.launch(timer)
+        call = Call(item.collective, group, item.size, item.dimension)
         if not item.asynchronous:
-            self.join(item.collective, item.dimension, group, item.size, timer)
+            self.join(call, timer)
             return
         after = (*self._outstanding[-1:], *self.last())
-        self._outstanding.append(self.beside(item.collective, item.dimension, group, item.size, timer, after=after))
+        self._outstanding.append(self.beside(call, timer, after=after))
 
-    def join(  # noqa: PLR0913  what a call is
-        self,
-        collective: CollectiveName,
-        dimension: str,
-        group: tuple[int, ...],
-        size: int,
-        timer: str,
-        *,
-        after: Iterable[int] = (),
-    ) -> int:
+    def join(self, call: Call, timer: str, *, after: Iterable[int] = ()) -> int:
         """Take part in the next call of a group, and wait for it; returns the op."""
-        self.flush()
-        self._level = False
-        call = self.builder.next_call(self.rank, Call(collective, group, size, dimension))
-        return self.builder.join(call, self.rank, timer, after=after)
+        return self.builder.join(self._next(call), self.rank, timer, after=after)
 
-    def beside(  # noqa: PLR0913  what a call is
-        self,
-        collective: CollectiveName,
-        dimension: str,
-        group: tuple[int, ...],
-        size: int,
-        timer: str,
-        *,
-        after: Iterable[int],
-    ) -> int:
+    def beside(self, call: Call, timer: str, *, after: Iterable[int]) -> int:
         """Take part in the next call of a group once `after` are done, and go on beside it; returns the op."""
+        return self.builder.join(self._next(call), self.rank, timer, stream=OVERLAPPED_STREAM, after=after)
+
+    def _next(self, call: Call) -> int:
         self.flush()
         self._level = False
-        call = self.builder.next_call(self.rank, Call(collective, group, size, dimension))
-        return self.builder.join(call, self.rank, timer, stream=OVERLAPPED_STREAM, after=after)
+        return self.builder.next_call(self.rank, call)

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload import passes
 from fabricsim.workload.adapters import trained_parameters
-from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence, gradient_bytes
+from fabricsim.workload.operations import block_work
 from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
-from fabricsim.workload.tape import NARROW_BYTES
+from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, decoder_sequence, gradient_bytes
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job

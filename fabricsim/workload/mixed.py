@@ -57,7 +57,7 @@ class MixedPlan(JobPlan):
 
 
 def plan_job(job: Job, machines: Machines, links: Links | None = None) -> JobPlan:
-    """Plan a job on what its ranks run on; errors as of `fabricsim.workload.compile.compile_job`.
+    """Plan a job on what its ranks run on; errors as of `fabricsim.workload.compile.JobPlan`.
 
     `links`: as of `fabricsim.workload.compile.JobPlan`.
     """

@@ -44,23 +44,13 @@ from fabricsim.workload.experts import experts
 from fabricsim.workload.feed_forward import mlp
 from fabricsim.workload.heads import embedding, head
 from fabricsim.workload.norms import layer_norm
-from fabricsim.workload.optimizer import gradient_copies, optimizer_operations
 from fabricsim.workload.shapes import attention_width, key_width
-from fabricsim.workload.tape import PRECISION_BYTES, Tape, decoder_sequence, gradient_bytes
+from fabricsim.workload.tape import Tape, decoder_sequence
 from fabricsim.workload.work import Work
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.shapes import Block
-
-__all__ = [
-    "PRECISION_BYTES",
-    "block_work",
-    "decoder_sequence",
-    "gradient_bytes",
-    "gradient_copies",
-    "optimizer_operations",
-]
 
 _CAUSAL = ("gpt", "llama")
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fabricsim.scenario.schedule import Direction, Step
     from fabricsim.workload.builder import ProgramBuilder
 
+    _Pass = tuple[Step, Callable[[Step], None]]  # and what adds its compute ops
+
 TIMERS = (
     "forward-recv",
     "forward-send",
@@ -83,14 +85,12 @@ class Pipeline:
         return [calls[micro_batch]]
 
 
-def run_stage(  # noqa: PLR0913  each says another thing
+def run_stage(
     builder: ProgramBuilder,
     pipeline: Pipeline,
     stage: int,
     steps: Sequence[Step],
     compute: Sequence[Callable[[Step], None]],
-    *,
-    overlap: bool = False,
 ) -> None:
     """Add all passes of one stage with their sends and receives.
 
@@ -99,26 +99,19 @@ def run_stage(  # noqa: PLR0913  each says another thing
     `stage`: its place in the chain.
     `steps`: its schedule, ``n`` passes.
     `compute`: what adds the compute ops of each pass, ``n`` of them.
-    `overlap`: whether messages travel beside passes in the other direction, as those of a schedule with weight passes
-        always do.
     """
-    add = _overlapped if overlap or any(step.direction == "weight" for step in steps) else _blocking
-    if add is _blocking and pipeline.interleaved:
-        add = _grouped
-    add(builder, pipeline, stage, steps, compute)
+    passes = list(zip(steps, compute, strict=True))
+    if any(step.direction == "weight" for step in steps):
+        _overlapped(builder, pipeline, stage, passes)
+    else:
+        (_grouped if pipeline.interleaved else _blocking)(builder, pipeline, stage, passes)
 
 
-def _blocking(
-    builder: ProgramBuilder,
-    pipeline: Pipeline,
-    stage: int,
-    steps: Sequence[Step],
-    compute: Sequence[Callable[[Step], None]],
-) -> None:
+def _blocking(builder: ProgramBuilder, pipeline: Pipeline, stage: int, passes: Sequence[_Pass]) -> None:
     """One message at a time, two to and from the same neighbour in the steady phase."""
     rank = pipeline.ranks[stage]
     received = False
-    for step, following, run in zip(steps, [*steps[1:], None], compute, strict=True):
+    for (step, run), following in zip(passes, [*(step for step, _ in passes[1:]), None], strict=True):
         if not received:
             builder.join_all(pipeline.incoming(stage, step), rank, f"{step.direction}-recv")
         run(step)
@@ -130,18 +123,12 @@ def _blocking(
             builder.join_all(pipeline.outgoing(stage, step), rank, f"{step.direction}-send")
 
 
-def _grouped(
-    builder: ProgramBuilder,
-    pipeline: Pipeline,
-    stage: int,
-    steps: Sequence[Step],
-    compute: Sequence[Callable[[Step], None]],
-) -> None:
+def _grouped(builder: ProgramBuilder, pipeline: Pipeline, stage: int, passes: Sequence[_Pass]) -> None:
     """All results since the last group and all inputs until the next one at once."""
-    rank = pipeline.ranks[stage]
+    rank, steps = pipeline.ranks[stage], [step for step, _ in passes]
     builder.join_all(pipeline.incoming(stage, steps[0]), rank, f"{steps[0].direction}-recv")
     calls: list[int] = []
-    for index, (step, run) in enumerate(zip(steps, compute, strict=True)):
+    for index, (step, run) in enumerate(passes):
         run(step)
         calls += pipeline.outgoing(stage, step)
         if step.direction == "forward" and step.phase == "steady":
@@ -163,20 +150,14 @@ def _until_next_group(steps: Sequence[Step], index: int) -> Sequence[Step]:
     return following if following and following[0].phase == "steady" else following[:1]
 
 
-def _overlapped(
-    builder: ProgramBuilder,
-    pipeline: Pipeline,
-    stage: int,
-    steps: Sequence[Step],
-    compute: Sequence[Callable[[Step], None]],
-) -> None:
+def _overlapped(builder: ProgramBuilder, pipeline: Pipeline, stage: int, passes: Sequence[_Pass]) -> None:
     """Send behind each pass and receive for the next one in the same direction, beside all others."""
-    rank = pipeline.ranks[stage]
+    rank, steps = pipeline.ranks[stage], [step for step, _ in passes]
     builder.join_all(pipeline.incoming(stage, steps[0]), rank, f"{steps[0].direction}-recv")
     back = next(step for step in steps if step.direction == "backward")
     begun = next(index for index, step in enumerate(steps) if step.phase != "warm-up")
     under_way: dict[Direction, list[int]] = {}
-    for index, (step, following, run) in enumerate(zip(steps, _next_alike(steps), compute, strict=True)):
+    for index, ((step, run), following) in enumerate(zip(passes, _next_alike(steps), strict=True)):
         if index == begun:
             calls = pipeline.incoming(stage, back)
             under_way["backward"] = _post(builder, calls, rank, _EXCHANGE["backward"])

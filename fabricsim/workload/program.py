@@ -36,7 +36,7 @@ class Call:
         input of a reduce-scatter, the total output of an all-gather, what one rank hands in (its own
         part included) of an all-to-all, the message of a send and of each send of a ring exchange.
     dimension
-        The parallel dimension it belongs to, as `fabricsim.workload.compile.compile_job` lists them.
+        The parallel dimension it belongs to, as `fabricsim.workload.compile.JobPlan` lists them.
     """
 
     collective: CollectiveName

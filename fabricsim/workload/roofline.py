@@ -74,7 +74,7 @@ _QUERY_BLOCK = 128
 def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
     """Time of kernels that run one after the other without waiting for anything else, ps.
 
-    Raises KeyError if the GPU has no peak for the job's precision (`compile_job` checks that first).
+    Raises KeyError if the GPU has no peak for the job's precision (`JobPlan` checks that first).
     """
     running = sum(_device_times(operations, job, gpu))
     return max(running, job.kernel_launch * len(operations))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.adapters import trained
 from fabricsim.workload.issue import Span, row
-from fabricsim.workload.operations import PRECISION_BYTES, block_work, decoder_sequence
+from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import kernels_span
 from fabricsim.workload.shapes import Block, layout, stage_blocks
+from fabricsim.workload.tape import PRECISION_BYTES, decoder_sequence
 from fabricsim.workload.work import Exchange, Operation, Wait
 
 if TYPE_CHECKING:

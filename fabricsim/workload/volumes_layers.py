@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.workload.operations import PRECISION_BYTES, decoder_sequence
 from fabricsim.workload.shapes import attention_width, decoder_layers, expert_layers, key_width, rotary_width
 from fabricsim.workload.tally import EqualCalls
-from fabricsim.workload.tape import NARROW_BYTES
+from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, decoder_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fabricsim.engine.fabric import Fabric
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.scenario import Scenario
-from fabricsim.workload.compile import compile_job
+from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.volumes import closed_forms
 from tests.reference.program_calls import program_calls
 from tests.reference.scenarios import ideal_scenario
@@ -74,7 +74,7 @@ def spread(draw: st.DrawFn) -> Job:
 
 def _check(make: Make, job: Job, channels: int, chunk: str) -> None:
     made = make(job.parallelism.ranks, channels=channels, chunk=chunk)
-    program = compile_job(job, made.cluster.gpu)
+    program = JobPlan(job, made.cluster.gpu).program()
     env = simpy.Environment()
     fabric = Fabric(env, made, taps=True)
     env.run(fabric.replay(program))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.records.program import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
 from fabricsim.scenario.cluster import Gpu
-from fabricsim.workload.compile import TIMERS, JobPlan, compile_job
+from fabricsim.workload.compile import TIMERS, JobPlan
 from fabricsim.workload.issue import Span, row
 from fabricsim.workload.program import Program
 from fabricsim.workload.shapes import embedding_stages, parameters
@@ -50,7 +50,7 @@ JOBS = st.fixed_dictionaries(
 def test_any_job_runs_to_its_end_and_moves_what_it_must(changes: dict[str, Any], gpu: Gpu) -> None:
     job = make_job(**changes)
     d, p, m = job.parallelism.data, job.parallelism.pipeline, job.global_batch // (2 * job.parallelism.data)
-    program = compile_job(job, gpu)
+    program = JobPlan(job, gpu).program()
 
     replay(program)
 
@@ -70,7 +70,7 @@ def test_any_job_runs_to_its_end_and_moves_what_it_must(changes: dict[str, Any],
 @pytest.mark.parametrize("overlap", ["none", "ddp"])
 def test_a_single_rank_only_computes(overlap: str, gpu: Gpu) -> None:
     job = make_job(micro_batches=3, overlap=overlap)
-    program = compile_job(job, gpu)
+    program = JobPlan(job, gpu).program()
     (stage,) = plan_stages(job, gpu)
 
     _, end = replay(program)
@@ -82,7 +82,7 @@ def test_a_single_rank_only_computes(overlap: str, gpu: Gpu) -> None:
 
 
 def test_data_parallel_alone_reduces_all_gradients_once_after_the_backward_pass(gpu: Gpu) -> None:
-    program = compile_job(make_job("bert-large", data=4, micro_batches=2, gradient_precision="fp32"), gpu)
+    program = JobPlan(make_job("bert-large", data=4, micro_batches=2, gradient_precision="fp32"), gpu).program()
 
     (call,) = program.calls
     assert (call.collective, call.ranks, call.dimension) == ("all_reduce", (0, 1, 2, 3), "data")
@@ -93,7 +93,7 @@ def test_data_parallel_alone_reduces_all_gradients_once_after_the_backward_pass(
 
 
 def test_ranks_lie_as_megatron_lays_them(gpu: Gpu) -> None:
-    program = compile_job(make_job(data=3, pipeline=2), gpu)
+    program = JobPlan(make_job(data=3, pipeline=2), gpu).program()
     groups = {(call.dimension, call.ranks) for call in program.calls}
 
     assert {ranks for dimension, ranks in groups if dimension == "data"} == {(0, 1, 2), (3, 4, 5)}
@@ -103,7 +103,7 @@ def test_ranks_lie_as_megatron_lays_them(gpu: Gpu) -> None:
 
 def test_one_micro_batch_on_eight_stages_keeps_one_stage_busy_at_a_time(gpu: Gpu) -> None:
     job = make_job(pipeline=8)
-    program, stages = compile_job(job, gpu), plan_stages(job, gpu)
+    program, stages = JobPlan(job, gpu).program(), plan_stages(job, gpu)
     start, end = replay(program)
 
     computing = [TIMERS.index("forward-compute"), TIMERS.index("backward-compute")]
@@ -119,7 +119,7 @@ def test_one_micro_batch_on_eight_stages_keeps_one_stage_busy_at_a_time(gpu: Gpu
 
 
 def test_timers_of_1f1b_are_those_of_megatron(gpu: Gpu) -> None:
-    program = compile_job(make_job(pipeline=3, micro_batches=4), gpu)
+    program = JobPlan(make_job(pipeline=3, micro_batches=4), gpu).program()
     f, b = "forward-compute", "backward-compute"
     to_next, to_previous = ["forward-send-backward-recv"] * 2, ["backward-send-forward-recv"] * 2
 
@@ -139,7 +139,7 @@ def test_timers_of_1f1b_are_those_of_megatron(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize(("boundary", "tokens"), [(0, 512), (1, 512), (2, 512 + 128)])
 def test_decoder_stages_of_t5_send_the_encoder_output_along(boundary: int, tokens: int, gpu: Gpu) -> None:
-    program = compile_job(make_job("t5-base", pipeline=4, micro_batch=2, sequence=512, decoder_sequence=128), gpu)
+    program = JobPlan(make_job("t5-base", pipeline=4, micro_batch=2, sequence=512, decoder_sequence=128), gpu).program()
 
     sizes = {call.size for call in program.calls if sorted(call.ranks) == [boundary, boundary + 1]}
 
@@ -147,7 +147,7 @@ def test_decoder_stages_of_t5_send_the_encoder_output_along(boundary: int, token
 
 
 def test_embedding_group_of_t5_has_three_members(gpu: Gpu) -> None:
-    program = compile_job(make_job("t5-base", pipeline=4), gpu)
+    program = JobPlan(make_job("t5-base", pipeline=4), gpu).program()
 
     assert [call.ranks for call in program.calls if call.dimension == "embedding"] == [(0, 2, 3)]
 
@@ -158,7 +158,7 @@ def _computing(items: tuple[Timed, ...]) -> int:
 
 def test_buckets_go_one_after_another_beside_the_last_backward_pass(gpu: Gpu) -> None:
     job = make_job(data=2, micro_batches=2, overlap="ddp", bucket="25MiB")
-    program = compile_job(job, gpu)
+    program = JobPlan(job, gpu).program()
     (stage,) = plan_stages(job, gpu)
     start, end = replay(program)
     mine = program.ops["rank"] == 0
@@ -178,7 +178,7 @@ def test_buckets_go_one_after_another_beside_the_last_backward_pass(gpu: Gpu) ->
 
 def test_a_micro_batch_is_fetched_before_each_forward_pass(gpu: Gpu) -> None:
     def iteration(**changes: object) -> int:
-        return int(replay(compile_job(make_job(pipeline=4, micro_batches=3, **changes), gpu))[1].max())
+        return int(replay(JobPlan(make_job(pipeline=4, micro_batches=3, **changes), gpu).program())[1].max())
 
     # All stages fetch it, one after the other: p of them before the last stage starts, and m - 1 more there.
     assert iteration(batch_time="1ms") - iteration() == (4 + 3 - 1) * 10**9
@@ -186,7 +186,7 @@ def test_a_micro_batch_is_fetched_before_each_forward_pass(gpu: Gpu) -> None:
 
 def test_gradients_are_copied_for_their_reduction_even_without_replicas(gpu: Gpu) -> None:
     job = make_job(flatten_gradients=True)
-    program = compile_job(job, gpu)
+    program = JobPlan(job, gpu).program()
     start, end = replay(program)
 
     copies = timers_of(program, 0).index("params-all-reduce")
@@ -196,7 +196,7 @@ def test_gradients_are_copied_for_their_reduction_even_without_replicas(gpu: Gpu
 
 
 def test_optimizer_and_embedding_wait_for_the_last_bucket(gpu: Gpu) -> None:
-    program = compile_job(make_job(data=2, pipeline=2, overlap="ddp"), gpu)
+    program = JobPlan(make_job(data=2, pipeline=2, overlap="ddp"), gpu).program()
     overlapped = np.flatnonzero((program.ops["rank"] == 0) & (program.ops["stream"] == OVERLAPPED_STREAM))
 
     first = program.ops["first_successor"][overlapped[-1]]
@@ -208,7 +208,7 @@ def test_optimizer_and_embedding_wait_for_the_last_bucket(gpu: Gpu) -> None:
 
 def test_a_large_job_is_compiled_from_one_op_per_pass_and_message(gpu: Gpu) -> None:
     d, p, m = 8, 8, 64
-    program = compile_job(make_job(data=d, pipeline=p, micro_batches=m), gpu)
+    program = JobPlan(make_job(data=d, pipeline=p, micro_batches=m), gpu).program()
 
     assert len(program.calls) == 2 * (p - 1) * m * d + p + d
     assert len(program.ops) == d * (2 * p * m + 4 * (p - 1) * m) + d * p + 2 * d + d * p
@@ -217,7 +217,7 @@ def test_a_large_job_is_compiled_from_one_op_per_pass_and_message(gpu: Gpu) -> N
 
 def test_compiling_twice_gives_the_same_program(gpu: Gpu) -> None:
     job = make_job("t5-base", data=2, pipeline=4, micro_batches=4, overlap="ddp")
-    one, two = compile_job(job, gpu), compile_job(job, gpu)
+    one, two = JobPlan(job, gpu).program(), JobPlan(job, gpu).program()
 
     assert one.ops.tobytes() == two.ops.tobytes()
     assert one.successors.tobytes() == two.successors.tobytes()
@@ -229,7 +229,7 @@ def test_a_job_that_does_not_fit_together_is_refused_with_all_its_mistakes(gpu: 
     job = make_job(model, data=3, pipeline=25, global_batch=16, precision="fp32")
 
     with pytest.raises(ScenarioError) as caught:
-        compile_job(job, gpu)
+        JobPlan(job, gpu).program()
 
     assert [mistake.key for mistake in caught.value.mistakes] == [
         "job.global_batch",
@@ -251,4 +251,4 @@ def test_jobs_beyond_64_bits_are_refused(changes: dict[str, int], problem: str, 
     job = make_job(make_model("gpt2-medium", **changes), micro_batch=1, sequence=1)
 
     with pytest.raises(InputError, match=problem):
-        compile_job(job, gpu)
+        JobPlan(job, gpu).program()

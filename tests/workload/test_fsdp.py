@@ -11,7 +11,7 @@ from fabricsim.records.program import COLLECTIVE, COMPUTE, OVERLAPPED_STREAM
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
-from fabricsim.workload.compile import compile_job
+from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.program import Program
 from tests.reference.jobs import make_job
 
@@ -24,7 +24,7 @@ def calls_of(program: Program, rank: int = 0) -> Counter[tuple[str, tuple[int, .
 
 @pytest.mark.parametrize(("again", "gathers"), [(True, 2), (False, 1)])
 def test_blocks_are_gathered_for_each_pass_that_lacks_them(*, again: bool, gathers: int, gpu: Gpu) -> None:
-    program = compile_job(make_job(data=4, zero=3, reshard_after_forward=again, micro_batches=2), gpu)
+    program = JobPlan(make_job(data=4, zero=3, reshard_after_forward=again, micro_batches=2), gpu).program()
     blocks, everyone = 24 + 2, (0, 1, 2, 3)
 
     found = calls_of(program)
@@ -34,8 +34,8 @@ def test_blocks_are_gathered_for_each_pass_that_lacks_them(*, again: bool, gathe
 
 
 def test_hybrid_sharding_scatters_among_neighbours_and_reduces_over_groups(gpu: Gpu) -> None:
-    program = compile_job(make_job(data=8, zero=3, replicate=2), gpu)
-    whole = compile_job(make_job(data=8, zero=3), gpu)
+    program = JobPlan(make_job(data=8, zero=3, replicate=2), gpu).program()
+    whole = JobPlan(make_job(data=8, zero=3), gpu).program()
 
     found = calls_of(program, rank=5)
     kinds = {kind: sum(n for (name, _), n in found.items() if name == kind) for kind, _ in found}
@@ -50,7 +50,7 @@ def test_hybrid_sharding_scatters_among_neighbours_and_reduces_over_groups(gpu: 
 
 def test_both_passes_slow_beside_collectives_and_copy(gpu: Gpu) -> None:
     def computing(job: Job, factor: float) -> int:
-        program = compile_job(job, gpu.model_copy(update={"overlap_slowdown": factor}))
+        program = JobPlan(job, gpu.model_copy(update={"overlap_slowdown": factor})).program()
         forward = program.timers.index("forward-compute")
         ops = program.ops[(program.ops["rank"] == 0) & (program.ops["timer"] == forward)]
         return int(ops["duration"][ops["kind"] == COMPUTE].sum())

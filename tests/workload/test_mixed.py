@@ -11,7 +11,7 @@ from fabricsim.errors import InputError
 from fabricsim.records.program import COMPUTE
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.variation import Drawn
-from fabricsim.workload.compile import JobPlan, compile_job
+from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.machines import Machines, at_speed, on_host
 from fabricsim.workload.mixed import MixedPlan, plan_job
 from fabricsim.workload.program import Program
@@ -36,7 +36,7 @@ def test_ranks_that_are_alike_have_the_plan_that_they_always_had(gpu: Gpu) -> No
 def test_one_gpu_at_80_percent_computes_a_quarter_longer_and_others_as_before(gpu: Gpu) -> None:
     job = make_job(data=4, kernel_launch="0s")
     speed = np.array([1, 1, 0.8, 1])
-    mixed, alike = plan_job(job, _machines(gpu, 4, gpu=speed)).program(), compile_job(job, gpu)
+    mixed, alike = plan_job(job, _machines(gpu, 4, gpu=speed)).program(), JobPlan(job, gpu).program()
 
     assert _computing(mixed, 2) == pytest.approx(_computing(alike, 2) / 0.8, rel=1e-6)  # kernels round to ps
     for rank in (0, 1, 3):
@@ -45,7 +45,7 @@ def test_one_gpu_at_80_percent_computes_a_quarter_longer_and_others_as_before(gp
 
 def test_a_job_that_waits_for_its_host_feels_the_host_and_not_the_gpu(gpu: Gpu) -> None:
     job = make_job(data=2, kernel_launch="10ms")  # 10 ms: longer than any kernel
-    alike = _computing(compile_job(job, gpu), 0)
+    alike = _computing(JobPlan(job, gpu).program(), 0)
     slow_gpu = plan_job(job, _machines(gpu, 2, gpu=np.full(2, 0.9))).program()
     slow_host = plan_job(job, _machines(gpu, 2, host=np.full(2, 0.9))).program()
 
@@ -56,7 +56,7 @@ def test_a_job_that_waits_for_its_host_feels_the_host_and_not_the_gpu(gpu: Gpu) 
 def test_all_at_one_speed_are_a_job_on_a_gpu_of_that_speed(gpu: Gpu) -> None:
     job = make_job(data=2, pipeline=2)
     mixed = plan_job(job, _machines(gpu, 4, gpu=np.full(4, 0.7), host=np.full(4, 0.5))).program()
-    alike = compile_job(on_host(job, 0.5), at_speed(gpu, 0.7))
+    alike = JobPlan(on_host(job, 0.5), at_speed(gpu, 0.7)).program()
 
     assert np.array_equal(mixed.ops, alike.ops)
     assert mixed.calls == alike.calls
@@ -67,8 +67,8 @@ def test_kinds_of_gpus_keep_their_times(gpu: Gpu) -> None:
     machines = _machines(gpu, 2, gpus=(gpu, fast), kind=np.array([0, 1]))
     mixed = plan_job(job, machines).program()
 
-    assert _computing(mixed, 0) == _computing(compile_job(job, gpu), 0)
-    assert _computing(mixed, 1) == _computing(compile_job(job, fast), 1)
+    assert _computing(mixed, 0) == _computing(JobPlan(job, gpu).program(), 0)
+    assert _computing(mixed, 1) == _computing(JobPlan(job, fast).program(), 1)
 
 
 def test_ranks_are_alike_only_if_what_they_run_on_is(gpu: Gpu) -> None:
@@ -82,7 +82,7 @@ def test_ranks_are_alike_only_if_what_they_run_on_is(gpu: Gpu) -> None:
 
 def test_jitter_stays_within_its_bounds_and_comes_from_the_seed(gpu: Gpu) -> None:
     job, jitter = make_job(data=4), Drawn("uniform", 0.1)
-    alike = compile_job(job, gpu).ops["duration"]
+    alike = JobPlan(job, gpu).program().ops["duration"]
     first, again, other = (
         plan_job(job, _machines(gpu, 4, kernel_jitter=jitter, seed=seed)).program().ops["duration"]
         for seed in (1, 1, 2)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.scenario.job import Model
-from fabricsim.workload.operations import block_work, gradient_copies, optimizer_operations
+from fabricsim.workload.operations import block_work
+from fabricsim.workload.optimizer import gradient_copies, optimizer_operations
 from fabricsim.workload.shapes import Block, stage_blocks
 from fabricsim.workload.work import Item, Operation
 from tests.reference.jobs import make_job, make_model

@@ -34,7 +34,7 @@ GRID = [
 ]
 
 
-def compiled(name: str, stages: int, micro_batches: int, chunks: int, *, overlap: bool = False) -> Program:
+def compiled(name: str, stages: int, micro_batches: int, chunks: int) -> Program:
     """A pipeline with one byte per message."""
     builder = ProgramBuilder([*TIMERS, "forward", "backward", "weight"])
     pipeline = Pipeline(builder, range(stages), [1] * (stages * chunks))
@@ -48,7 +48,7 @@ def compiled(name: str, stages: int, micro_batches: int, chunks: int, *, overlap
             builder.compute(rank, durations[step.direction] // chunks, step.direction)
 
         steps = ordered(name, stage, stages, micro_batches, chunks)
-        run_stage(builder, pipeline, stage, steps, [compute] * len(steps), overlap=overlap)
+        run_stage(builder, pipeline, stage, steps, [compute] * len(steps))
     return builder.build()
 
 
@@ -60,12 +60,11 @@ def bubble(name: str, stages: int, micro_batches: int, chunks: int) -> int:
     return (stages - 1) * (whole - WEIGHT) - (min(stages, micro_batches) - 1) * WEIGHT
 
 
-@pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize(("name", "stages", "micro_batches", "chunks"), GRID)
 def test_the_engine_takes_the_closed_form_and_its_messages(
-    name: str, stages: int, micro_batches: int, chunks: int, *, overlap: bool
+    name: str, stages: int, micro_batches: int, chunks: int
 ) -> None:
-    program = compiled(name, stages, micro_batches, chunks, overlap=overlap)
+    program = compiled(name, stages, micro_batches, chunks)
     env = simpy.Environment()
     replay = cast("Replay", env.run(Fabric(env, ideal_scenario(stages, cable="0m")).replay(program)))
     end = replay.end
@@ -112,11 +111,11 @@ def test_where_all_forward_passes_are_warm_up_the_rank_sends_the_last_before_it_
 
 
 @pytest.mark.parametrize(
-    ("name", "overlap", "stream"),
-    [("1f1b", False, MAIN_STREAM), ("1f1b", True, OVERLAPPED_STREAM), ("zb-h1", False, OVERLAPPED_STREAM)],
+    ("name", "stream"),
+    [("1f1b", MAIN_STREAM), ("zb-h1", OVERLAPPED_STREAM)],
 )
-def test_stream_of_the_messages_of_a_first_stage(name: str, *, overlap: bool, stream: int) -> None:
-    ops = compiled(name, 3, 6, 1, overlap=overlap).ops
+def test_stream_of_the_messages_of_a_first_stage(name: str, stream: int) -> None:
+    ops = compiled(name, 3, 6, 1).ops
     messages = ops[(ops["kind"] == COLLECTIVE) & (ops["rank"] == 0)]
 
     assert set(messages["stream"].tolist()) == {stream}

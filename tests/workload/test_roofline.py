@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from fabricsim.scenario.cluster import Gpu, MeasuredKernel, MeasuredStream
 from fabricsim.workload.attention import Core, fused, fused_gradient, is_causal
-from fabricsim.workload.operations import block_work, optimizer_operations
+from fabricsim.workload.operations import block_work
+from fabricsim.workload.optimizer import optimizer_operations
 from fabricsim.workload.roofline import FUNCTION_SHARE, operations_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Operation

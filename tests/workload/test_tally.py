@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.scenario.cluster import Gpu
-from fabricsim.workload.compile import compile_job
+from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.links import TURNS
 from fabricsim.workload.tally import EqualCalls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
@@ -67,7 +67,7 @@ def test_sizes_are_described_by_what_they_are(calls: list[EqualCalls]) -> None:
 
 
 def test_equal_calls_of_a_program_are_counted_together(gpu: Gpu) -> None:
-    program = compile_job(make_job(data=2, pipeline=2, micro_batches=3), gpu)
+    program = JobPlan(make_job(data=2, pipeline=2, micro_batches=3), gpu).program()
     counted = list(program_calls(program))
     assert sum(each.times for each in counted) == len(program.calls)
     assert len({each[:4] for each in counted}) == len(counted)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job, Model
-from fabricsim.workload.compile import JobPlan, compile_job
+from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.shapes import parameters
 from fabricsim.workload.tally import Volumes, plan_calls, tally
 from fabricsim.workload.volumes import closed_forms
@@ -299,14 +299,14 @@ def test_adapters(table: dict[str, Any], targets: tuple[str, ...], gpu: Gpu) -> 
 
 def test_data_parallelism_sends_twice_the_gradients(gpu: Gpu) -> None:
     size = parameters(make_model("gpt2-medium")) * 2
-    volumes = tally(program_calls(compile_job(make_job(data=8), gpu)))
+    volumes = tally(program_calls(JobPlan(make_job(data=8), gpu).program()))
 
     assert volumes["data", "all_reduce"].wire == 2 * size * (8 - 1)
     assert volumes["data", "all_reduce"].sizes == {(8, size): 1}
 
 
 def test_pipeline_sends_two_messages_per_micro_batch_and_boundary(gpu: Gpu) -> None:
-    volumes = tally(program_calls(compile_job(make_job(pipeline=4, micro_batches=5), gpu)))
+    volumes = tally(program_calls(JobPlan(make_job(pipeline=4, micro_batches=5), gpu).program()))
 
     # b s h W of the fixture's micro-batch of 2 and sequence of 512
     assert volumes["pipeline", "send_recv"].sizes == {(2, 2 * 512 * 1024 * 2): 2 * 5 * (4 - 1)}
@@ -317,7 +317,7 @@ def one_more_layer(model: Model, gpu: Gpu, **changes: Any) -> dict[tuple[str, st
     found = []
     for layers in (2, 3):
         job = make_job(model.model_copy(update={"layers": layers, "vocabulary": 50304}), global_batch=4, **changes)
-        found.append(tally(program_calls(compile_job(job, gpu))))
+        found.append(tally(program_calls(JobPlan(job, gpu).program())))
     fewer, more = found
     return {
         key: (more[key].calls - fewer[key].calls, more[key].wire - fewer[key].wire)
@@ -378,7 +378,10 @@ def test_experts_take_four_exchanges_per_layer(gpu: Gpu) -> None:
 def test_zero_against_data_parallelism_as_published(gpu: Gpu, zero: int, ratio: float) -> None:
     # Rajbhandari et al., section 7; 1 and 2 send the same, and 3 half as much again
     sent = [
-        sum(volume.wire for volume in tally(program_calls(compile_job(make_job(data=8, zero=stage), gpu))).values())
+        sum(
+            volume.wire
+            for volume in tally(program_calls(JobPlan(make_job(data=8, zero=stage), gpu).program())).values()
+        )
         for stage in (0, zero)
     ]
     assert sent[1] / sent[0] == pytest.approx(ratio, rel=1e-3)  # what is shared out is padded
