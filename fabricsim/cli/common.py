@@ -160,7 +160,7 @@ def on_paper(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command that draws the option of how wide its pictures are."""
 
     @wraps(command)
-    def drawn(*values: Any, width: float, **options: Any) -> None:  # noqa: ANN401  as typer calls it
+    def drawn(*values: Any, width: float = FULL_WIDTH, **options: Any) -> None:  # noqa: ANN401  as typer calls it
         with paper(width):
             command(*values, **options)
 
