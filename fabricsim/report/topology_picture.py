@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def _draw_switches(axes: Axes, wires: Wires, nics: int, places: Places) -> None:
     size = min(_SIZE, (0.8 * apart) ** 2)
     beside: dict[int, str] = {}
     kinds = list(dict.fromkeys(kind_of(wires.nodes[node]) for node in places))
-    for kind, colour, marker in zip(kinds, style.SERIES_COLOURS, style.MARKERS, strict=False):
+    for kind, colour, marker in zip(kinds, cycle(style.SERIES_COLOURS), cycle(style.MARKERS), strict=False):
         nodes = [node for node in places if kind_of(wires.nodes[node]) == kind]
         counts = {below[node] for node in nodes}
         least = f"{min(counts):,} to " if len(counts) > 1 else ""

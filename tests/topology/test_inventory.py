@@ -14,6 +14,7 @@ from fabricsim.cli.main import app
 from fabricsim.report.style import paper
 from fabricsim.report.topology_picture import topology_picture
 from fabricsim.scenario.load import load
+from fabricsim.scenario.network import Network
 from fabricsim.topology.inventory import Inventory, take_inventory
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.wires import Wires, freeze
@@ -75,6 +76,19 @@ def test_every_switch_is_in_the_picture_at_a_place_of_its_own(fabric: str) -> No
     axes = topology_picture(wires, found.nics, "t", (4, 4, 4) if "torus" in fabric else ()).axes[0]
     spots = [tuple(spot) for dots in axes.collections for spot in dots.get_offsets().tolist()]  # type: ignore[union-attr]
     assert len(set(spots)) == len(wires.nodes) - found.nics
+
+
+def test_more_kinds_of_switches_than_colours_and_marks_are_all_drawn() -> None:
+    scenario = load("ideal-16", with_job=False).scenario
+    network = Network.of(scenario.ends)
+    cable = scenario.fabric.network(scenario.ends).links[0].cable
+    for end in range(16):
+        network.join(scenario.ends.name(end), f"{'abcdefghijklmnop'[end]}-leaf", cable)
+        network.join(f"{'abcdefghijklmnop'[end]}-leaf", "core", cable)
+    wires = freeze(network, scenario.link_rate, ResourceList(), scenario.fabric)
+    (axes,) = topology_picture(wires, 16, "t", ()).axes
+    assert sum(len(dots.get_offsets()) for dots in axes.collections) == 17  # type: ignore[arg-type]  # of points
+    assert len({str(dots.get_label()) for dots in axes.collections}) == 17
 
 
 @pytest.mark.parametrize("width", [3.3, 7.0])
