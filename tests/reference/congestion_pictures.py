@@ -67,8 +67,11 @@ def hpcc() -> Figure:
     axes = figure.subplots()
     for number, senders in enumerate((2, 8)):
         queue = congestion.hpcc(senders).queue.between(0, MS // 2)
-        steps(axes, queue, US, 1 / 1048, color=SERIES_COLOURS[2 * number], label=f"{senders} senders")
-    axes.set(xlabel="Time (µs)", ylabel="Queue (packets of 1048 B)", yscale="log", xlim=(0, 500))
+        begin = np.arange(0, MS // 2, 2 * US)
+        at = np.maximum(np.searchsorted(queue.times, begin, side="right") - 1, 0)
+        highest = Trace(begin, np.maximum.reduceat(queue.values, at))
+        steps(axes, highest, US, 1 / 1048, color=SERIES_COLOURS[2 * number], label=f"{senders} senders")
+    axes.set(xlabel="Time (µs)", ylabel="Highest queue of 2 µs\n(packets of 1048 B)", yscale="log", xlim=(0, 500))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.legend()
     return figure
