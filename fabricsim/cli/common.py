@@ -127,7 +127,7 @@ ScaleOption = Annotated[
 ]
 RanksOption = Annotated[
     int | None,
-    typer.Option(metavar="N", min=1, help="Ranks of the captured job, where the trace does not say how many."),
+    typer.Option(metavar="N", min=1, help="Ranks of the captured job, if the trace does not say how many."),
 ]
 RanksPerHostOption = Annotated[
     int | None,

@@ -35,7 +35,7 @@ PlaceOption = Annotated[
 ]
 ToOption = Annotated[
     str | None,
-    typer.Option("--to", metavar="FORM", help="Form to write: chakra or goal; chakra where OUT does not show it."),
+    typer.Option("--to", metavar="FORM", help="Form to write: chakra or goal; chakra if OUT does not show it."),
 ]
 LowerOption = Annotated[
     bool, typer.Option("--lower", help="Write collectives out as the sends and receives that they are made of.")
@@ -46,7 +46,7 @@ AlgorithmOption = Annotated[
         "--algorithm",
         metavar="[COLLECTIVE=]NAME",
         help="Write collectives out by this algorithm (fabricsim list algorithms), of one collective or of all with "
-        "it; may be repeated. Where left out, --lower takes the first of each, a ring where there is one.",
+        "it; may be repeated. If left out, --lower takes the first of each, a ring if there is one.",
     ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]

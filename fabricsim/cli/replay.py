@@ -31,7 +31,7 @@ AgainstOption = Annotated[
     str | None,
     typer.Option(
         metavar="captured|FABRIC",
-        help="Compare with what was captured (as is done anyway; an error where the trace has no times), or with a "
+        help="Compare with what was captured (as is done anyway; an error if the trace has no times), or with a "
         "replay on another fabric.",
     ),
 ]

@@ -122,7 +122,7 @@ CASES = (
         "nccl-g4dn",
         _EFA_STAGED,
         (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _SIMPLE),
-        "aws-ofi-nccl sets NCCL_PROTO to simple where 128 bytes may arrive out of order, as on p4d",
+        "aws-ofi-nccl sets NCCL_PROTO to simple if 128 bytes may arrive out of order, as on p4d",
     ),
     TableCase(
         "nccl-efa-eks",

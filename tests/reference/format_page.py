@@ -67,8 +67,7 @@ def _section(name: str, parts: tuple[Column | ColumnGroup, ...]) -> str:
 def _row(column: Column) -> str:
     flags = ": " + ", ".join(f"{number} {name}" for number, name in enumerate(column.flags)) if column.flags else ""
     unit = "" if column.units == "1" else column.units
-    meaning = column.meaning.replace(", -1 where ", ", -1 if ")  # results keep their bytes, prose its rule
-    return f"| `{column.name}` | {TYPES[column.kind]} | {unit} | {meaning}{flags} |\n"
+    return f"| `{column.name}` | {TYPES[column.kind]} | {unit} | {column.meaning}{flags} |\n"
 
 
 if __name__ == "__main__":

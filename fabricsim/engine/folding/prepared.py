@@ -54,7 +54,7 @@ def prepared(fabric: Fabric, plan: Plan) -> tuple[Program, tuple[str, ...]]:
     if engine != "flow":
         return plan.program(None), (f'folding = "{setting}" has no effect: the packet engine simulates each rank',)
     if fabric.scenario.fabric.failures:
-        return plan.program(None), ("each rank simulated: where something fails (fabric.failures) no two are alike",)
+        return plan.program(None), ("each rank simulated: if something fails (fabric.failures) no two are alike",)
     folded = fold(fabric, plan, closely=setting == "close")
     if folded is None:
         return plan.program(None), (_why_each(fabric, plan.ranks, footprint_of(fabric, plan)),)

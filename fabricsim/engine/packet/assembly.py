@@ -85,7 +85,7 @@ def _warn_of_overtaking(law: np.ndarray, scenario: Scenario) -> None:
     if law["recovery"][0] != GO_BACK_N or not overtaking:
         return
     problem = "packets overtake one another, and go-back-N sends again whatever follows a gap"
-    outcome = "or waits for a timeout where an ACK overtakes the NACK"
+    outcome = "or waits for a timeout if an ACK overtakes the NACK"
     way_out = 'write transport.packet.recovery = "selective" with a large transport.packet.reordering, or kind = "ecmp"'
     text = f"transport.load_balancing.kind: {problem}, {outcome}; {way_out}"
     warnings.warn(text, FabricsimWarning, stacklevel=2)

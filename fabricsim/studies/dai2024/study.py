@@ -210,7 +210,7 @@ def _parameters() -> dict[str, Any]:
         "scenario": "dai2024 (workloads/scenarios/dai2024.toml); each figure's source stands beside it",
         "fitted": "nothing",
         "chosen for its source": "two ranks per node, models, sequences and micro-batches of an author's later scripts"
-        " (github.com/dailiuyao/tmp-file@2019f5a); tensor parallelism of 2 inside a node where the model is split, as"
+        " (github.com/dailiuyao/tmp-file@2019f5a); tensor parallelism of 2 inside a node if the model is split, as"
         " in a log beside them; the sensitivity shows others, some of which come closer",
         "assumed: nodes": "2, 4 and 8; adapter on the first GPU's socket",
         "assumed: batches": "weak scaling keeps the script's micro-batch per rank; strong scaling keeps the batch of"

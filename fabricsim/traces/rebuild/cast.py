@@ -42,7 +42,7 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
     """Decide which recording each rank repeats.
 
     `scale_to`: ranks of the job to replay, a multiple of those of the captured one; as many if left out.
-    `ranks`: ranks of the captured job, where the trace does not say that.
+    `ranks`: ranks of the captured job, if the trace does not say that.
     Raises TraceError if the size of the job, or of its hosts where that matters, is not known, or `scale_to` is no
         multiple of it.
     """

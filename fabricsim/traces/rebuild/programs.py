@@ -101,7 +101,7 @@ def rebuild(
     `gpu_speed`: how many times faster kernels and copies run than they were captured.
     `message_size`: how many times as many bytes each communication moves as it did.
     `scale_to`: ranks of the job to replay, where these are to be more than were captured.
-    `ranks`: ranks of the captured job, where the trace does not say that.
+    `ranks`: ranks of the captured job, if the trace does not say that.
     Raises TraceError if something that the program needs is not in the trace and cannot be assumed.
     """
     trace = resized(trace, message_size)
