@@ -124,7 +124,8 @@ def _capture(capture: CaptureSummary) -> Iterator[Html]:
 
 
 def _causes(summary: Summary) -> Iterator[Html]:
-    causes, whole = summary["causes"], summary["iteration_time_s"]
+    causes = summary["causes"]
+    whole = sum(cause["time_s"] for cause in causes)  # of the last rank; replays have the mean of all as the iteration
     lead = f"<p>First cause: <b>{text(cause_name(causes[0]))}</b>, {percent(causes[0]['share'])} of the iteration"
     quiet = sum(cause["share"] for cause in causes if cause["cause"] in NETWORK) < LIMITS
     yield Html(f"{lead}{'; nothing in the network limits it' if quiet else ''}.</p>")
@@ -138,7 +139,7 @@ def _causes(summary: Summary) -> Iterator[Html]:
         for cause in causes[:ROWS]
     ]
     heads = ["Cause along the critical path", "Share", "At most to gain", "Iteration if it took no time"]
-    yield table("What the last rank waited for", heads, rows)
+    yield table(f"What the last rank waited for in its {human_seconds(whole)}", heads, rows)
     by_collective: dict[str, float] = {}
     for cause in causes:
         if cause["cause"] in NETWORK or cause["resource"]:
