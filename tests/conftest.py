@@ -87,6 +87,7 @@ def fabricsim(
     from fabricsim.cli.main import main  # noqa: PLC0415  most tests have no use for it
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fabricsim.extensions._files", {})  # those that it runs are there for this test alone
     # whether this test happens to be the first that compiles must not show
     monkeypatch.setattr("fabricsim.jit.compile.is_compiled", lambda _engine: True)
     monkeypatch.setattr("fabricsim.cli.main.announce_compilation", lambda _engine: None)
