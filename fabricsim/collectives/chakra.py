@@ -24,6 +24,7 @@ from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
 from fabricsim.scenario import collectives as spec
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP
+from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +42,6 @@ MOST_ENDS = 2**22
 
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce")
 """What an algorithm may carry out."""
-
-_PS_PER_S = 10**12
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def _reduction_rate(files: Sequence[RankFile]) -> float:
             if work.duration and not reduced.intersection(work.before):
                 problem = "computes without waiting for a receive; only reductions of what was received take time"
                 file.refuse(place, f"{problem}, so leave its duration out")
-    return bytes_ * _PS_PER_S / time if time else 0.0
+    return bytes_ * PS_PER_S / time if time else 0.0
 
 
 def _reduced(file: RankFile) -> set[int]:

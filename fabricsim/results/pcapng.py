@@ -16,6 +16,7 @@ import numpy as np
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.records.packet import ACK, AGAIN, CNP, DATA, MARKED, NACK, SENT, TRIMMED
+from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,6 @@ _BYTE_ORDER = 0x1A2B3C4D
 _END, _COMMENT, _NAME, _RESOLUTION, _RECEIVED, _DROPPED = 0, 1, 2, 9, 4, 5
 _APPLICATION = 4
 _NANOSECONDS = 9  # if_tsresol: ten to the minus nine seconds
-_PS_PER_NS = 1000
 
 _ROCE_PORT, _UET_PORT = 4791, 4793  # IANA: roce-v2, and Ultra Ethernet Transport
 _FIRST_PORT = 49152  # IANA: the first dynamic one
@@ -89,7 +89,7 @@ def image(log: PacketLog) -> bytes:
         entry = _Entry(*row)
         header, length = _frame(log, entry, offsets)
         blocks.append(_packet(entry, header, length))
-    end = int(entries["time"].max(initial=0)) // _PS_PER_NS
+    end = int(entries["time"].max(initial=0)) // PS_PER_NS
     for wire in range(len(log.wires)):
         mine = entries["wire"] == wire
         blocks.append(_statistics(wire, end, int((mine & sent).sum()), int((mine & ~sent).sum())))
@@ -123,7 +123,7 @@ def _interface(name: str, link_type: int) -> bytes:
 
 
 def _packet(entry: _Entry, header: bytes, length: int) -> bytes:
-    time = entry.time // _PS_PER_NS
+    time = entry.time // PS_PER_NS
     body = struct.pack("<IIIII", entry.wire, time >> 32, time & 0xFFFFFFFF, len(header), length)
     return _block(_PACKET, body + _padded(header) + _comment(entry.state if entry.kind == DATA else 0))
 

@@ -17,6 +17,7 @@ from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, ProcessGroup, RecordingBuilder
+from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ OPERATIONS: dict[str, Operation] = {
 _READ = tuple(COLUMNS.split(","))[:-2]  # neither the bus bandwidth nor the count is used
 _NEEDED = frozenset(_READ[:4])
 _MOST_SIZE = 2**53
-_PS_PER_MS, _PS_PER_NS = 10**9, 1000
+_PS_PER_MS = 10**9
 _RANKS = re.compile(r"\[rank0 ~ rank(\d{1,7})\]", re.ASCII)
 _NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _TIME = re.compile(r"\d{1,16}(?:\.\d{1,30})?(?:e[+-]?\d{1,2})?", re.ASCII)
@@ -175,7 +176,7 @@ class _Reader:
             self._end_iteration(row)
         elif row.type == "computation":
             # A log has ms and a bandwidth; a generated workload ns (`workload_applyer.py` divides by 1e9) and none.
-            scale = _PS_PER_NS if row.bandwidth == "None" else _PS_PER_MS
+            scale = PS_PER_NS if row.bandwidth == "None" else _PS_PER_MS
             duration = self._elapsed(row, scale)
             self.builder.node(COMPUTE, self.lane, self._name(row), duration=duration)
             self._count_time(duration)

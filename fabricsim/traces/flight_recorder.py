@@ -21,6 +21,7 @@ from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.kineto.messages import MOST_RANKS, communication, note_of
 from fabricsim.traces.trace import COMMUNICATION, LAUNCH, RecordingBuilder
+from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,8 +36,8 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05][\x95\x8c}\](cX)]")
 _AROUND = 16 * 2**20
 _OF_NAME = re.compile(r"(?:rank|trace|fr|dump)[_.-]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _PEER = re.compile(r"(\w+) (\d{1,7})(?:->|<-)(\d{1,7})$")
-_PS_PER_NS, _NS_PER_MS = 1000, 1e6
-_MOST_NS = CLOCK_END // _PS_PER_NS
+_NS_PER_MS = 1e6
+_MOST_NS = CLOCK_END // PS_PER_NS
 
 Sizes = list[list[Annotated[int, msgspec.Meta(ge=0, lt=2**40)]]]
 
@@ -166,11 +167,11 @@ class _Dump:
 
     def _write(self, entry: _Entry, group: str, moves: Communication, sequence: int) -> None:
         builder = self.builder
-        duration = NONE if entry.duration_ms is None else round(entry.duration_ms * _NS_PER_MS) * _PS_PER_NS
+        duration = NONE if entry.duration_ms is None else round(entry.duration_ms * _NS_PER_MS) * PS_PER_NS
         self.untimed += duration == NONE
         launch = NONE
         if entry.time_created_ns is not None and entry.time_created_ns - self.origin <= _MOST_NS:
-            start = (entry.time_created_ns - self.origin) * _PS_PER_NS
+            start = (entry.time_created_ns - self.origin) * PS_PER_NS
             launch = builder.node(LAUNCH, builder.lane("thread", "calls of NCCL"), entry.profiling_name, start=start)
         lane = builder.lane("stream", f"communications of group {group}")
         node = builder.node(

@@ -12,7 +12,7 @@ import numpy as np
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.trace import COMMUNICATION
-from fabricsim.units import seconds
+from fabricsim.units import PS_PER_NS, seconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,8 +31,7 @@ _PART = np.dtype(
 )
 """One rank's part of a communication."""
 
-_PS_PER_NS = 1000
-_MOST_AWAY = 2**62 // _PS_PER_NS  # ns between the clocks of two recordings
+_MOST_AWAY = 2**62 // PS_PER_NS  # ns between the clocks of two recordings
 
 
 class MessageRow(TypedDict):
@@ -95,7 +94,7 @@ class Communications:
         parts["sequence"] = nodes["sequence"]
         away = recording.origin - self.origin
         known = (nodes["start"] != NONE) & (away < _MOST_AWAY)
-        parts["start"] = np.where(known, nodes["start"] + min(away, _MOST_AWAY) * _PS_PER_NS, NONE)
+        parts["start"] = np.where(known, nodes["start"] + min(away, _MOST_AWAY) * PS_PER_NS, NONE)
         parts["duration"] = nodes["duration"]
         return parts
 

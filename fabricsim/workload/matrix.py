@@ -22,8 +22,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
 from fabricsim.results.traffic import DEMAND, LARGEST_FLOW, LATEST_START, MOST_ENDPOINTS, MOST_FLOWS, Matrix
 from fabricsim.scenario.suggest import did_you_mean, show
-
-PS_PER_NS = 1000
+from fabricsim.units import PS_PER_NS
 
 _COLUMNS = ("id", "src", "dst", "bytes", "start_ns")
 _NEEDED = ("src", "dst", "bytes")

@@ -15,6 +15,7 @@ from fabricsim.files.lines import lines
 from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.astrasim.order import POLICIES, Header, Layer, LayerPass, unroll
 from fabricsim.traces.form import Form
+from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +37,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 """Collectives by their names in a workload."""
 
-_PS_PER_NS = 1000
-_MOST_TIME = CLOCK_END // _PS_PER_NS
+_MOST_TIME = CLOCK_END // PS_PER_NS
 _MOST_SIZE = 2**53
 _FIELDS = 12
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -139,7 +139,7 @@ class _Reader:
             self._fail(f"{len(words)} fields, a layer has {_FIELDS}; the line is cut, or line 2 announces too many")
         self._integer(words[1], "the dependency", MOST_LAYERS, least=-1)
         forward, input_gradient, weight_gradient = (self._part(*words[place : place + 3]) for place in (2, 5, 8))
-        update = self._integer(words[11], "the update time", _MOST_TIME) * _PS_PER_NS
+        update = self._integer(words[11], "the update time", _MOST_TIME) * PS_PER_NS
         policy = header.policy
         if policy == "HYBRID_CUSTOMIZED":
             policy = words[_FIELDS] if len(words) > _FIELDS else ""
@@ -148,7 +148,7 @@ class _Reader:
         return Layer(words[0][:256], forward, input_gradient, weight_gradient, update, policy)
 
     def _part(self, time: str, collective: str, written_size: str) -> LayerPass:
-        compute = self._integer(time, "a compute time", _MOST_TIME) * _PS_PER_NS
+        compute = self._integer(time, "a compute time", _MOST_TIME) * PS_PER_NS
         size = self._integer(written_size, "a size", _MOST_SIZE)
         if collective == "NONE" or not size:
             return LayerPass(compute)

@@ -15,8 +15,9 @@ from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
-from fabricsim.traces.goal.writer import MOST_OPTION, PS_PER_NS
+from fabricsim.traces.goal.writer import MOST_OPTION
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder
+from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,6 +10,7 @@ from fabricsim.errors import InputError
 from fabricsim.files.atomic import whole
 from fabricsim.records.program import NONE
 from fabricsim.traces.trace import COMMUNICATION, KINDS, WAIT, Communication
+from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.trace import Lane, Recording, Trace
 
-PS_PER_NS = 1000
 """GOAL counts nanoseconds."""
 MOST_OPTION = 2**32 - 2
 """Largest tag, CPU and adapter: 32 bits, whose last value stands for any."""

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 from fabricsim.traces.kineto.messages import operation_of_kernel
 from fabricsim.traces.pytorch_et.messages import moved
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication
+from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from fabricsim.traces.pytorch_et.calls import Calls, ParamComms, Timed
     from fabricsim.traces.trace import ProcessGroup, RecordingBuilder
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
-_PS_PER_NS = 1000
 
 
 def write(builder: RecordingBuilder, calls: Calls, groups: dict[str, ProcessGroup]) -> int:
     """Write kernels and the operators that launched or waited for them; gives the origin of times in ns."""
     origin = min(entry.start for entry in (*calls.device, *calls.host.values()))
     builder.steps.extend(
-        (int(match[1]), (entry.start - origin) * _PS_PER_NS, (entry.start + entry.duration - origin) * _PS_PER_NS)
+        (int(match[1]), (entry.start - origin) * PS_PER_NS, (entry.start + entry.duration - origin) * PS_PER_NS)
         for entry in calls.host.values()
         if (match := _STEP.fullmatch(entry.name))
     )
@@ -47,8 +47,8 @@ def write(builder: RecordingBuilder, calls: Calls, groups: dict[str, ProcessGrou
 
 
 def _node(builder: RecordingBuilder, kind: int, lane: int, entry: Timed, origin: int) -> int:
-    start = (entry.start - origin) * _PS_PER_NS
-    return builder.node(kind, lane, entry.name, start=start, duration=entry.duration * _PS_PER_NS)
+    start = (entry.start - origin) * PS_PER_NS
+    return builder.node(kind, lane, entry.name, start=start, duration=entry.duration * PS_PER_NS)
 
 
 def _write_device(
@@ -69,7 +69,7 @@ def _write_device(
                 moves = moved(builder, message.record, groups.get(message.record.note.group))
             if moves is None:
                 builder.missing["what some kernels of collectives move: no record of them was there"] = None
-            start = (entry.start - origin) * _PS_PER_NS
+            start = (entry.start - origin) * PS_PER_NS
             node = builder.node(
                 COMMUNICATION,
                 lane,
@@ -77,7 +77,7 @@ def _write_device(
                 communication=moves or Communication(operation),
                 sequence=message.record.sequence if message is not None and moves is not None else -1,
                 start=start,
-                duration=entry.duration * _PS_PER_NS,
+                duration=entry.duration * PS_PER_NS,
             )
         launched.setdefault(entry.above, []).append(node)
     return launched

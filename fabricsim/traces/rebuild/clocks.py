@@ -9,6 +9,7 @@ import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.traces.trace import COMMUNICATION
+from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from fabricsim.traces.rebuild.matching import Matched
     from fabricsim.traces.trace import Recording
 
-PS_PER_NS = 1000
 
 LONGEST = 3600 * 10**12
 """Time by which ranks of one job may begin apart, ps."""
