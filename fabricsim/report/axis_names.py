@@ -85,11 +85,11 @@ def _worded(key: str) -> str:
 
 
 def value_name(value: object) -> str:
-    """Write a value on an axis: quantities with their unit apart, ``100 Gb/s``."""
+    """Write a value of a key on an axis or in a legend: quantities with their unit apart, ``100 Gb/s``."""
     if isinstance(value, float):
         return _digits(value)
     if not isinstance(value, str):
-        return "" if value is None else str(value)
+        return "not set" if value is None else str(value)
     parts = _QUANTITY.fullmatch(value)
     return (
         value if parts is None else f"{_digits(float(parts[1]))} {parts[2].replace('bps', 'b/s').replace('Bps', 'B/s')}"

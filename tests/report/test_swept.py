@@ -107,6 +107,7 @@ def test_axes_have_words_and_units(key: str, label: str) -> None:
         ("10000kB", "10000 kB"),
         ("tcp-10g", "tcp-10g"),
         (8, "8"),
+        (None, "not set"),
     ],
 )
 def test_values_have_their_unit_apart(value: object, shown: str) -> None:
