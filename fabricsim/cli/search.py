@@ -16,7 +16,9 @@ from fabricsim.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fabricsim.run.search.search import Budget, Found
+    from fabricsim.run.search.candidates import Budget
+    from fabricsim.run.search.search import Found
+    from fabricsim.scenario.load import LoadedScenario
 
 SearchFolderOption = Annotated[
     Path | None,
@@ -74,7 +76,7 @@ def search(  # noqa: PLR0913  one parameter per option
     common.check_output_folder(output)
     budget = _budget(prices, most_cost, most_power)
     fixed, given = _sorted(settings or [])
-    loaded = load(scenario, fixed) if row is None else load(*_row(scenario, row, fixed))
+    loaded, own = (load(scenario, fixed), None) if row is None else _row(scenario, row, fixed)
     folder = output or Path(f"{loaded.scenario.name}-search")
     with common.progress(f"layouts of {loaded.scenario.name}") as report:
         found = find(
@@ -83,6 +85,7 @@ def search(  # noqa: PLR0913  one parameter per option
             given=given,
             budget=budget,
             exhaustive=exhaustive,
+            own=own,
             workers=workers,
             scheduler=scheduler,
             progress=report,
@@ -99,17 +102,22 @@ def search(  # noqa: PLR0913  one parameter per option
     common.show(*searched_text(found.rows, found.keys, found.layouts, found.simulated))
 
 
-def _row(study: str, text: str, fixed: list[str]) -> tuple[str, list[str]]:
-    """Give the scenario and settings of a published run, and tell what was measured."""
-    from fabricsim.studies.frame.recipes import run_named  # noqa: PLC0415  --help must not pay for it
+def _row(study: str, text: str, fixed: list[str]) -> tuple[LoadedScenario, LoadedScenario]:
+    """Load the scenario of a published run, and that in which its layout is in any case; tell what was measured."""
+    from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.studies.frame.recipes import ROOM, run_named  # noqa: PLC0415  as above
+    from fabricsim.workload.fit import memory_problems  # noqa: PLC0415  as above
 
     run, step = run_named(study, text)
     common.note(f"{study}: {run.name}: measured {step:.4g} s")
-    return run.scenario, [*run.settings, *fixed]
+    searched = load(run.scenario, [*(line for line in run.settings if line != ROOM), *fixed])
+    if (job := searched.scenario.job) and (problems := memory_problems(job, searched.scenario.cluster.gpu)):
+        common.note(f"its layout is simulated though by the model of memory {problems[0].problem}")
+    return searched, load(run.scenario, [*run.settings, *fixed])
 
 
 def _budget(prices: str | None, cost: float | None, power: float | None) -> Budget | None:
-    from fabricsim.run.search.search import Budget  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.search.candidates import Budget  # noqa: PLC0415  --help must not pay for it
 
     if prices is None and (cost is not None or power is not None):
         msg = "--most-cost and --most-power need prices: add --prices list-400g, or a file"

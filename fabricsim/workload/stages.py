@@ -103,6 +103,13 @@ def _passes(block: Block, job: Job, gpu: Gpu) -> Passes:
     return Passes(*(_timed(items, job, gpu) for items in (work.forward, work.backward, inputs, weights)))
 
 
+def pass_times(block: Block, job: Job, gpu: Gpu) -> tuple[int, int]:
+    """Time all kernels of a block in a forward and a backward pass, ps; of the latter, whole or in two, the less."""
+    passes = _passes(block, job, gpu)
+    split = computing([passes.inputs]) + computing([passes.weights])
+    return computing([passes.forward]), min(computing([passes.backward]), split)
+
+
 def _timed(items: Iterable[Item], job: Job, gpu: Gpu) -> tuple[Timed, ...]:
     """Take the time of kernels that follow one another together."""
     timed: list[Timed] = []

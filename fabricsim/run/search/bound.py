@@ -21,9 +21,10 @@ reduction of the gradients; the sums over ``k < s`` have the shorter of both.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
+from fabricsim.errors import FabricsimError
 from fabricsim.records.program import MAIN_STREAM
 from fabricsim.run.pipeline import machines_of
 from fabricsim.scenario.schedule import Step
@@ -32,28 +33,40 @@ from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.compile import TIMERS, RankCompiler
 from fabricsim.workload.lane import RankOps
 from fabricsim.workload.links import Beside
+from fabricsim.workload.machines import Machines, at_speed
+from fabricsim.workload.passes import has_weight_passes, ordered
 from fabricsim.workload.pipeline_parallel import Pipeline
+from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.stages import pass_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from fabricsim.scenario.cluster import Gpu
+    from fabricsim.scenario.job import Job
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.schedule import Direction
     from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.program import Call
+    from fabricsim.workload.shapes import Block
 
+NOT_IN_KERNELS = ("job.schedule", *(f"job.parallelism.{key}" for key in ("pipeline", "virtual_stages", "data", "zero")))
+"""Keys that do not change how long a pass of a block computes."""
 _COUNTED = {"all_reduce", "all_gather", "reduce_scatter"}
+_FEW = 2
 
 
 def least_time(plan: JobPlan, scenario: Scenario) -> float:
-    """Bound the iteration of a job from below, seconds; 0 if its ranks are not all alike."""
-    if not machines_of(scenario, range(plan.job.parallelism.ranks)).alike:
+    """Bound the iteration of a job from below by the pipeline of its slowest GPU, seconds; 0 if times have jitter."""
+    machines = machines_of(scenario, range(plan.job.parallelism.ranks))
+    if machines.jitters:
         return 0.0
     before = after = most = 0
-    first = rank = _Rank(plan, 0, scenario.cluster.gpus_per_host)
+    chain = plan.placement.group("pipelines", int(machines.gpu.argmin()))
+    first = rank = _Rank(plan, chain, 0, scenario.cluster.gpus_per_host)
     for stage in range(plan.job.parallelism.pipeline):
-        other = _Rank(plan, stage, scenario.cluster.gpus_per_host)
-        rank = rank if rank.chunks == other.chunks else other
+        other = _Rank(plan, chain, stage, scenario.cluster.gpus_per_host)
+        rank = rank if rank.alike == other.alike else other
         own = sum((plan.micro_batches - 1) * each + last for passes in rank.passes.values() for each, last in passes)
         most = max(most, before + own + (rank.end if rank.split else after + first.end))
         before += min(rank.passes["forward"][0])
@@ -61,17 +74,69 @@ def least_time(plan: JobPlan, scenario: Scenario) -> float:
     return seconds(most)
 
 
-class _Rank:
-    """The first rank of a stage, whose ops take their least times.
+class KernelTimes:
+    """Bounds the jobs of a scenario's cluster from below by kernels alone, those of each kind of block timed once.
 
-    `chunks`: what decides those. `split`: whether gradients of weights are passes of their own.
+    ``T >= sum_{k<s} F_k + m sum_{k = s, s+p, ...} (F_k + B_k) + sum_{k<s} B_k`` as above, with all GPUs as fast as the
+    fastest. That is less than `least_time`, and takes a hundredth of its time.
     """
 
-    def __init__(self, plan: JobPlan, stage: int, per_host: int) -> None:
+    def __init__(self, scenario: Scenario) -> None:
+        machines = Machines.of(scenario.cluster, scenario.seed)
+        alike = not machines.jitters and not machines.kind.any()
+        self._gpu = at_speed(machines.gpus[0], float(machines.gpu.max())) if alike else None
+        self._blocks: dict[str, dict[Block, tuple[int, int]]] = {}
+        self._stages: dict[tuple[str, int], list[tuple[int, int]]] = {}
+
+    def least(self, job: Job, kernels: str) -> float:
+        """Give the bound of a job, seconds; 0 if GPUs are not of one kind, or times have jitter.
+
+        `job`: one that fits together. `kernels`: the same for jobs that differ in `NOT_IN_KERNELS` at most.
+        """
+        if self._gpu is None:
+            return 0.0
+        degrees = job.parallelism
+        stages = self._times(job, self._gpu, kernels)
+        batches, split = job.global_batch // (job.micro_batch * degrees.data), _splits(job.schedule)
+        around = most = 0
+        for stage in range(degrees.pipeline):
+            most = max(most, around + batches * sum(map(sum, stages[stage :: degrees.pipeline])))
+            around += stages[stage][0] if split else sum(stages[stage])
+        return seconds(most)
+
+    def _times(self, job: Job, gpu: Gpu, kernels: str) -> list[tuple[int, int]]:
+        """Time a forward and a backward pass of each virtual stage, ps."""
+        count = job.parallelism.pipeline * job.parallelism.virtual_stages
+        if (kernels, count) not in self._stages:
+            blocks = stage_blocks(job.model, count, job.parallelism)
+            known = self._blocks.setdefault(kernels, {})
+            known |= {block: pass_times(block, job, gpu) for stage in blocks for block in {*stage} - known.keys()}
+            stages = [[known[block] for block in stage] for stage in blocks]
+            self._stages[kernels, count] = [(sum(way[0] for way in of), sum(way[1] for way in of)) for of in stages]
+        return self._stages[kernels, count]
+
+
+@cache
+def _splits(schedule: str) -> bool:
+    """Whether gradients of weights are passes of their own, or that is not known."""
+    try:
+        return has_weight_passes(ordered(schedule, 0, _FEW, 2 * _FEW))
+    except FabricsimError:  # a schedule of a user, which is not for these numbers
+        return True
+
+
+class _Rank:
+    """The rank of a stage in a pipeline, `chain`, whose ops take their least times.
+
+    `chunks`, `alike`: what decides those. `split`: whether gradients of weights are passes of their own.
+    """
+
+    def __init__(self, job: JobPlan, chain: tuple[int, ...], stage: int, per_host: int) -> None:
+        number = chain[stage]
+        plan = job.on(number)
         self.chunks = [(chunk.blocks, chunk.tensors, chunk.experts) for chunk in plan.chunks(stage)]
+        self.alike = self.chunks, plan.gpu, plan.job
         self._clock = _Clock(plan, per_host)
-        number = int(plan.placement.grid[stage, 0, 0, 0])
-        chain = plan.placement.group("pipelines", number)
         beside = Beside(plan.gpu.overlap_slowdown, plan.links)
         lane = RankOps(self._clock, plan.placement, number, beside, plan.job.kernel_launch)
         self._compiler = RankCompiler(plan, lane, Pipeline(self._clock, chain, [0] * len(plan.stages)))

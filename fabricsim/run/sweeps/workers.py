@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import multiprocessing
 import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -44,10 +45,11 @@ class _InThisProcess(Executor):
 
 
 def results(
-    work: Callable[[Any], Any], tasks: Sequence[Any], workers: int, scheduler: str | None = None
+    work: Callable[[Any], Any], tasks: Iterable[Any], workers: int, scheduler: str | None = None
 ) -> Iterator[tuple[Any, Any, BaseException | None]]:
     """Do some work for each task, and give each task when it is done, with what came of it or the error.
 
+    `tasks`: each is asked for when a worker is about to be free, so that it may depend on what came of those before.
     `workers`: processes; with 1 this one does it all.
     `scheduler`: ``dask`` for a cluster of dask on this machine, an address such as ``tcp://host:8786`` for one that is
         there; None without dask.
@@ -64,15 +66,16 @@ def results(
 
 
 def _each(
-    executor: Executor, work: Callable[[Any], Any], tasks: Sequence[Any], ahead: int
+    executor: Executor, work: Callable[[Any], Any], tasks: Iterable[Any], ahead: int
 ) -> Iterator[tuple[Any, Any, BaseException | None]]:
     """Keep `ahead` tasks handed out; ends with `BrokenProcessPool` if the pool does."""
-    waiting = list(reversed(tasks))
+    coming = iter(tasks)
     handed: dict[Future[Any], Any] = {}
-    while waiting or handed:
-        while waiting and len(handed) < ahead:
-            task = waiting.pop()
+    while True:
+        for task in itertools.islice(coming, ahead - len(handed)):
             handed[executor.submit(work, task)] = task
+        if not handed:
+            return
         for future in wait(handed, return_when=FIRST_COMPLETED).done:
             error = future.exception() if not future.cancelled() else CancelledError("the scheduler gave it up")
             if isinstance(error, BrokenProcessPool):
@@ -81,23 +84,33 @@ def _each(
 
 
 def _by_processes(
-    work: Callable[[Any], Any], tasks: Sequence[Any], workers: int
+    work: Callable[[Any], Any], tasks: Iterable[Any], workers: int
 ) -> Iterator[tuple[Any, Any, BaseException | None]]:
     """Begin anew with those that are left when a worker is killed, its tasks first and one by one.
 
     Nobody knows which of the tasks that were handed out ended the worker, if one did; alone each one shows.
     """
-    left = dict(enumerate(tasks))
+    left: dict[int, Any] = {}
     suspects: list[int] = []
     ended: Counter[int] = Counter()
-    while left:
-        chosen = [(number, left[number]) for number in suspects or left]
-        count, ahead = (1, 1) if suspects else (min(workers, len(left)), AHEAD * workers)
+    coming = enumerate(tasks)
+
+    def handed() -> Iterator[tuple[int, Any]]:
+        yield from list(left.items())
+        for number, task in coming:
+            left[number] = task
+            yield number, task
+
+    while True:
+        chosen = [(number, left[number]) for number in suspects] if suspects else handed()
+        count, ahead = (1, 1) if suspects else (workers, AHEAD * workers)
         try:
             with _pool(count) as pool:
                 for (number, task), found, error in _each(pool, _Numbered(work), chosen, ahead):
                     del left[number]
                     yield task, found, error
+            if not suspects:
+                return
             suspects = []
         except BrokenProcessPool:
             if not suspects:

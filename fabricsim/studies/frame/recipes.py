@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _SCENARIO = "recipes"
 _RACKS = (72, 64)  # GPUs of an NVL72 that a job takes of each rack: all, or 16 trays of four, as recipes ask for
+ROOM = "cluster.gpu.memory=4TB"
+"""Setting of all runs: what ran did fit, whatever the model of memory says."""
 _MACHINES = {"h100": "h100-sxm", "h200": "h200-sxm", "b200": "b200-sxm", "b300": "b300-sxm"}
 # Standard deviation of the speed of GPUs of one type: a variation of 8 % on the mean of five clusters (Sinha et al.,
 # arXiv 2208.11035), which is that between the whiskers of a box plot, 5.4 standard deviations. U: theirs are V100, MI60
@@ -197,7 +199,7 @@ def _layers(record: np.void) -> int:
 def _machine(gpu: str, gpus: int) -> list[str]:
     each = _per_host(gpu, gpus)
     lines = [f"cluster.hosts={-(-gpus // each)}", f"cluster.gpu.include={_MACHINES.get(gpu, gpu)}"]
-    lines.append("cluster.gpu.memory=4TB")  # what fits is asked for before
+    lines.append(ROOM)
     lines.append(f"cluster.gpu_speed={slowest(gpus):.4f}")
     rack_lines = [f"cluster.gpus_per_host={each}", f"cluster.nics_per_host={each}"]
     return ["cluster.include=gb200-nvl72", *rack_lines, *lines] if gpu.startswith("gb") else lines

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from fabricsim.errors import FabricsimError, InputError
 from fabricsim.report.swept import searched_text
 from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
-from fabricsim.run.search.bound import least_time
+from fabricsim.run.search.bound import KernelTimes, least_time
+from fabricsim.run.search.candidates import Budget
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
-from fabricsim.run.search.search import OUT, Budget, search
+from fabricsim.run.search.search import OUT, search
 from fabricsim.scenario.load import LoadedScenario
 
 MACHINE: dict[str, Any] = {
@@ -76,6 +78,7 @@ def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
     st.sampled_from([1, 2]),
     st.sampled_from([0, 1, 2, 3]),
     st.sampled_from(["none", "ddp"]),
+    st.sampled_from(["1", "0.9", "{ 3 = 0.8 }"]),
 )
 def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs differ in
     tensor: int,
@@ -90,6 +93,7 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
     context: int,
     zero: int,
     overlap: str,
+    speed: str,
 ) -> None:
     data = 16 // (tensor * pipeline * context)
     assume(data * tensor * pipeline * context == 16 and (zero == 0 or data * context > 1))
@@ -103,12 +107,15 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
         tables["job"] = {key: value for key, value in tables["job"].items() if key not in {"overlap", "bucket"}}
     try:
         more = {"collectives.channels": 1} if collectives == "fixed" else {}
+        more["cluster.gpu_speed"] = tomllib.loads(f"x = {speed}")["x"]
         loaded = load(tables, {"cluster.gpu.memory": "1TiB", **more})
         bound = least_time(build_plan(loaded), loaded.scenario)
+        kernels = KernelTimes(loaded.scenario).least(build_plan(loaded).job, "")
         took = simulate(loaded).iteration / 1e12
     except FabricsimError:
         assume(False)  # noqa: FBT003  does not fit together
     assert 0.3 * took < bound <= took
+    assert 0.5 * bound < kernels <= bound
 
 
 @pytest.mark.slow

@@ -1,0 +1,172 @@
+"""Layouts on their way through a search: what is out, what it takes at least, and what a run of it would be given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from fabricsim.errors import FabricsimError
+from fabricsim.run.bill import COST, POWER, per_gpu
+from fabricsim.run.pipeline import build_plan
+from fabricsim.run.search.bound import NOT_IN_KERNELS, KernelTimes, least_time
+from fabricsim.run.search.layouts import job_tables
+from fabricsim.scenario.job import Job
+from fabricsim.scenario.job_checks import job_problems
+from fabricsim.scenario.load import LoadedScenario, load
+from fabricsim.scenario.prices import read_prices
+from fabricsim.units import human_bytes
+from fabricsim.workload.fit import fullest, usable_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fabricsim.run.search.layouts import Layout
+
+_UNSAID = {"job.parallelism.zero": 0, "job.recompute": "none", "job.schedule": "1f1b"}
+
+
+class Budget(NamedTuple):
+    """What networks cost and draw per GPU by a list of `prices`, and at most; US dollars and watts."""
+
+    prices: str
+    cost: float = float("inf")
+    power: float = float("inf")
+
+
+@dataclass(frozen=True)
+class _Network:
+    """The scenario without what layouts have of its job, what its network costs, and times of kernels in it."""
+
+    base: LoadedScenario
+    costs: dict[str, float]
+    kernels: KernelTimes
+
+
+@dataclass
+class Candidate:
+    """A layout of a search.
+
+    `layout`: values of its keys. `tables`: its scenario as resolved. `network`: the scenario without its job.
+    `costs`: of the network; empty if nothing is priced. `reason`: why it is out, if it is. `job`: its job, if that fits
+    together. `kernels`, `bound`: no simulation of it takes less, seconds: by its kernels alone, and by all that a rank
+    does, which is known once it is `weighed`. `own`: whether it is that of the scenario itself.
+    """
+
+    layout: Layout
+    tables: dict[str, Any]
+    network: _Network
+    reason: str = ""
+    job: Job | None = None
+    kernels: float = 0.0
+    bound: float = 0.0
+    weighed: bool = False
+    own: bool = False
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Of the network."""
+        return self.network.costs
+
+    @property
+    def cost(self) -> float:
+        """Of the network; 0 if nothing is priced."""
+        return self.costs.get(COST, 0.0)
+
+    def weigh(self) -> None:
+        """Find out whether it fits into memory, and what it takes at least with all that a rank does."""
+        self.weighed = True
+        if self.job is None or self.reason:
+            return
+        gpu = self.network.base.scenario.cluster.gpu
+        (stage, need), has = fullest(self.job), usable_memory(gpu)
+        if need.total > has:
+            self.reason = f"needs {human_bytes(need.total)} on each GPU of stage {stage}, has {human_bytes(has)}"
+            return
+        scenario = self.network.base.scenario.model_copy(update={"job": self.job})
+        try:
+            plan = build_plan(LoadedScenario(scenario, "", {}, self.network.base.path))
+        except FabricsimError as error:
+            self.reason = str(error)
+            return
+        self.bound = max(self.bound, least_time(plan, scenario))
+
+
+class Candidates:
+    """Makes the layouts of a search candidates; what they have of keys that are no part of the job is made once."""
+
+    def __init__(self, loaded: LoadedScenario, budget: Budget | None) -> None:
+        self._loaded, self._budget = loaded, budget
+        self._prices = None if budget is None else read_prices(budget.prices)
+        self._made: dict[str, _Network] = {}
+
+    def of(self, layout: Layout) -> Candidate:
+        """Say of a layout why it is out before its memory is looked at, or what its kernels take at least."""
+        network = self._network({key: value for key, value in layout.items() if not key.startswith("job.")})
+        one = Candidate(layout, _tables(network.base, job_tables(network.base.resolved["job"], layout)), network)
+        if reason := self._too_dear(network):
+            one.reason = reason
+            return one
+        try:
+            job = Job.model_validate(one.tables["job"])
+        except ValidationError as error:
+            one.reason = str(error.errors()[0]["msg"])
+            return one
+        if mistakes := job_problems(job):
+            one.reason = str(mistakes[0])
+            return one
+        one.job = job
+        one.kernels = one.bound = network.kernels.least(job, _kernels(layout))
+        return one
+
+    def mark(self, found: list[Candidate], own: LoadedScenario, keys: Sequence[str]) -> None:
+        """Mark the layout that is to be tried in any case; it is added if none is the same.
+
+        `own`: a scenario that has it, the searched one or that on GPUs with more memory.
+        """
+        job, same = own.scenario.job, self._loaded.scenario
+        alike = (one for one in found if one.job == job and one.network.base.scenario == same)
+        marked = next(alike, None)
+        if marked is None:
+            marked = Candidate({key: _value(own.resolved, key) for key in keys}, {}, self._network({}), job=job)
+            marked.reason = self._too_dear(marked.network)
+            found.append(marked)
+        marked.own, marked.network = True, replace(marked.network, base=own)
+        marked.tables = _tables(own, own.resolved["job"])
+
+    def _too_dear(self, network: _Network) -> str:
+        if (budget := self._budget) is None:
+            return ""
+        cost, power = network.costs[COST], network.costs[POWER]
+        told = f"costs US$ {cost:,.0f} and draws {power:.4g} W per GPU, over what it may"
+        return told if cost > budget.cost or power > budget.power else ""
+
+    def _network(self, others: Layout) -> _Network:
+        """Lay the keys of a layout that are no part of the job over the scenario."""
+        if (key := repr(others)) not in self._made:
+            base = self._loaded
+            if others:
+                base = load({name: table for name, table in base.resolved.items() if name != "extensions"}, others)
+            costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
+            self._made[key] = _Network(base, costs, KernelTimes(base.scenario))
+        return self._made[key]
+
+
+def _kernels(layout: Layout) -> str:
+    return repr([value for key, value in layout.items() if key not in NOT_IN_KERNELS])
+
+
+def _tables(base: LoadedScenario, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay a job over the tables of a scenario; code of users is loaded already."""
+    return {**{key: table for key, table in base.resolved.items() if key != "extensions"}, "job": job}
+
+
+def _value(tables: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401  as of TOML
+    """Find the value of a key that a scenario has; the name of a table, and the default of what it does not write."""
+    found: Any = tables
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    if isinstance(found, dict):
+        return found.get("name", "own")
+    return _UNSAID.get(key, 1) if found is None and key.startswith("job.") else found
