@@ -44,7 +44,7 @@ ExhaustiveOption = Annotated[
 RowOption = Annotated[
     str | None,
     typer.Option(
-        "--row", metavar="TEXT", help="Search for the job of a study's row whose name begins so, such as dgxc's."
+        "--row", metavar="TEXT", help="Of dgxc and megatron-bridge: the run whose name begins so; all if left out."
     ),
 ]
 
@@ -71,49 +71,66 @@ def search(  # noqa: PLR0913  one parameter per option
     workers = workers or cores()
     begin(workers, scheduler)
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.run.search.search import search as find  # noqa: PLC0415  as above
+    from fabricsim.studies.frame.recipes import TABLES  # noqa: PLC0415  as above
 
     common.check_output_folder(output)
-    budget = _budget(prices, most_cost, most_power)
     fixed, given = _sorted(settings or [])
+    who = {"given": given, "exhaustive": exhaustive, "workers": workers, "scheduler": scheduler}
+    who["budget"] = _budget(prices, most_cost, most_power)
+    if row is None and scenario in TABLES:
+        _compare(scenario, output or Path(f"{scenario}-search"), fixed, who, as_json=as_json)
+        return
     loaded, own = (load(scenario, fixed), None) if row is None else _row(scenario, row, fixed)
-    folder = output or Path(f"{loaded.scenario.name}-search")
+    _search(loaded, own, output or Path(f"{loaded.scenario.name}-search"), who, as_json=as_json)
+
+
+def _search(
+    loaded: LoadedScenario, own: LoadedScenario | None, folder: Path, who: dict[str, Any], *, as_json: bool
+) -> None:
+    from fabricsim.report.swept import searched_text  # noqa: PLC0415  imports rich
+    from fabricsim.run.search.search import search as find  # noqa: PLC0415  as above
+
     with common.progress(f"layouts of {loaded.scenario.name}") as report:
-        found = find(
-            loaded,
-            folder,
-            given=given,
-            budget=budget,
-            exhaustive=exhaustive,
-            own=own,
-            workers=workers,
-            scheduler=scheduler,
-            progress=report,
-        )
-    if budget is not None:
+        found = find(loaded, folder, own=own, progress=report, **who)
+    if who["budget"] is not None:
         found.files.extend(_draw(found, folder, loaded.scenario.name))
-    for file in found.files:
+    _tell(found.files, found.rows, as_json=as_json)
+    if not as_json:
+        common.show(*searched_text(found.rows, found.keys, found.layouts, found.simulated))
+
+
+def _compare(table: str, folder: Path, fixed: list[str], who: dict[str, Any], *, as_json: bool) -> None:
+    """Search for each run of a table, and say how far its layout is from the best."""
+    from fabricsim.report.swept import published_text  # noqa: PLC0415  imports rich
+    from fabricsim.run.sweeps import index  # noqa: PLC0415  as above
+    from fabricsim.studies.frame.layouts import compared  # noqa: PLC0415  as above
+
+    with common.progress(f"layouts of {table}") as report:
+        rows = list(compared(table, folder, fixed, report, **who))
+    _tell(index.write(rows, folder), rows, as_json=as_json)
+    if not as_json:
+        common.show(*published_text(rows))
+
+
+def _tell(files: list[Path], rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    for file in files:
         common.note(f"wrote {file}")
     if as_json:
-        common.say(json.dumps(found.rows, indent=2, ensure_ascii=False, allow_nan=False))
-        return
-    from fabricsim.report.swept import searched_text  # noqa: PLC0415  imports rich
-
-    common.show(*searched_text(found.rows, found.keys, found.layouts, found.simulated))
+        common.say(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _row(study: str, text: str, fixed: list[str]) -> tuple[LoadedScenario, LoadedScenario]:
     """Load the scenario of a published run, and that in which its layout is in any case; tell what was measured."""
-    from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.studies.frame.recipes import ROOM, run_named  # noqa: PLC0415  as above
+    from fabricsim.studies.frame.layouts import loaded  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.studies.frame.recipes import run_named  # noqa: PLC0415  as above
     from fabricsim.workload.fit import memory_problems  # noqa: PLC0415  as above
 
     run, step = run_named(study, text)
     common.note(f"{study}: {run.name}: measured {step:.4g} s")
-    searched = load(run.scenario, [*(line for line in run.settings if line != ROOM), *fixed])
+    searched, own = loaded(run, fixed)
     if (job := searched.scenario.job) and (problems := memory_problems(job, searched.scenario.cluster.gpu)):
         common.note(f"its layout is simulated though by the model of memory {problems[0].problem}")
-    return searched, load(run.scenario, [*run.settings, *fixed])
+    return searched, own
 
 
 def _budget(prices: str | None, cost: float | None, power: float | None) -> Budget | None:

@@ -41,6 +41,7 @@ _MOST_LINES = 9
 _MOST_LABELS = 24
 _MANY = 20.0  # a range of more than this factor gets logarithmic colours
 _FEW = 5  # errors that are told
+_NEAR = 0.05  # of the best layout
 
 
 def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
@@ -106,7 +107,7 @@ def searched_text(rows: Rows, keys: Sequence[str], layouts: int, simulated: int)
         tables.append(table_of("Best at each cost of the network", cheaper))
     own = next((row for row in rows if row.get("own")), None)
     if own is not None:
-        tables.append(_own_text(own, ranked[0]))
+        tables.append(_own_text(own, ranked[0], keys))
     reasons = Counter(_kind(row) for row in rows if row["status"] != "done")
     counted = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
     return [*tables, f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"]
@@ -120,17 +121,44 @@ _PARTS = {
 }
 
 
-def _own_text(own: Mapping[str, Any], best: Mapping[str, Any]) -> str:
+def _own_text(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[str]) -> str:
     """Say how far the layout of the scenario is from the best, and in what they differ."""
     if own["status"] != "done":
         return f"The scenario's own layout is out: {own['error']}"
-    took, least = float(own["iteration_time_s"]), float(best["iteration_time_s"])
     if own is best:
         return "The scenario's own layout is the best."
-    parts = {name: float(own[key] or 0) - float(best[key] or 0) for name, key in _PARTS.items()}
-    told = [f"{name} {more:+.3g} s" for name, more in parts.items() if abs(more) >= took / 1000]
+    took, least = float(own["iteration_time_s"]), float(best["iteration_time_s"])
     said = f"The scenario's own layout takes {took:.4g} s, {took / least - 1:.1%} longer than the best"
-    return f"{said}: {', '.join(told)}." if told else f"{said}."
+    return f"{said}, which has {better(own, best, keys)}."
+
+
+def better(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Say what the best layout of a search has in place of another one's, and what it takes less of."""
+    differing = [key for key in keys if _told(own[key]) != _told(best[key])]
+    has = [f"{name} {_told(best[key])} in place of {_told(own[key])}" for key, name in _short(differing).items()]
+    parts = {name: float(best[key] or 0) - float(own[key] or 0) for name, key in _PARTS.items()}
+    least = float(own["iteration_time_s"]) / 1000
+    takes = [f"{name} {more:+.3g} s" for name, more in parts.items() if abs(more) >= least]
+    return f"{', '.join(has)}{': ' * bool(takes)}{', '.join(takes)}"
+
+
+def published_text(rows: Rows) -> list[RenderableType]:
+    """Give the table of what searches found for published runs, and how many of their layouts are near the best."""
+    from rich.table import Table  # noqa: PLC0415  not needed for pictures
+
+    table = Table(box=None)
+    columns = {"run": "run", "measured": "measured_s", "its layout": "own_s", "the best": "best_s", "longer": "longer"}
+    for name in columns:
+        table.add_column(name, justify="left" if name == "run" else "right")
+    table.add_column("what the best has", overflow="fold")
+    done = [row for row in rows if not row["error"]]
+    for row in done:
+        told = [f"{row[key]:.1%}" if key == "longer" else _told(row[key]) for key in columns.values()]
+        table.add_row(*told, row["better"])
+    near = sum(row["longer"] <= _NEAR for row in done)
+    said = f"{len(done)} runs: the layouts of {near} are within {_NEAR:.0%} of the best one that was found"
+    left = Counter(row["error"] for row in rows if row["error"])
+    return [table, f"{said}.", *(f"not searched: {count}: {reason}" for reason, count in left.most_common())]
 
 
 def _kind(row: Mapping[str, Any]) -> str:

@@ -3,7 +3,8 @@
 The ops of a rank's main stream run one after the other. So a pass takes at least the sum of the least times of its
 ops, and the host what it takes to issue them. Kernels take what the program says, slowed beside collectives or not. Of
 a collective of ``n`` ranks of one host and ``S`` bytes, ``(n - 1) / n S`` go over the NVLink of each rank, out of it or
-into it, by whatever algorithm, also if switches reduce; that takes as long as the link does. Others take no time here.
+into it, by whatever algorithm, also if switches reduce; that takes as long as the link does. Of an all-to-all of ``n``
+ranks, ``h`` of which share a host, ``(h - 1) / n S`` do. Others take no time here.
 
 Let ``F_k`` and ``B_k`` be these sums of a forward and a backward pass of virtual stage ``k``, and ``E_s`` that of what
 a rank of stage ``s`` does after its last pass, up to the step of the optimizer. With ``m`` micro-batches and ``p``
@@ -195,12 +196,13 @@ class _Clock(ProgramBuilder):
     def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:  # noqa: ARG002
         """Let what a call takes at least pass, unless something else goes on beside it."""
         if stream == MAIN_STREAM:
-            self.now += self._least(self._called[call])
+            self.now += self._least(self._called[call], rank)
         return 0
 
-    def _least(self, call: Call) -> int:
-        one_host = len({rank // self._per_host for rank in call.ranks}) == 1
-        inside = None if self._links is None else self._links.inside
-        if call.collective not in _COUNTED or inside is None or not one_host:
+    def _least(self, call: Call, rank: int) -> int:
+        members, inside = len(call.ranks), None if self._links is None else self._links.inside
+        near = sum(other // self._per_host == rank // self._per_host for other in call.ranks)
+        counted = call.collective == "all_to_all" or (call.collective in _COUNTED and near == members)
+        if not counted or inside is None:
             return 0
-        return int(PS_PER_S * call.size * (len(call.ranks) - 1) / len(call.ranks) / inside)
+        return int(PS_PER_S * call.size * (near - 1) / members / inside)

@@ -131,18 +131,22 @@ def run_named(table: str, text: str) -> tuple[PublishedRun, float]:
     if table not in TABLES:
         msg = f"--row is for rows of recipes: give {' or '.join(TABLES)} in place of {table}"
         raise InputError(msg)
-    named = [(published_run(record), record) for record in measured.load(table).rows]
-    found = next(((run, record) for run, record in named if run.name.startswith(text)), None)
-    if found is None:
-        hint = did_you_mean(text, [run.name for run, _ in named], f"validate {table} --json names them")
+    every = measured.load(table).rows
+    record = next((one for one in every if published_run(one).name.startswith(text)), None)
+    if record is None:
+        hint = did_you_mean(text, [published_run(one).name for one in every], f"validate {table} --json names them")
         msg = f"--row {text!r}: {table} has no such row; {hint}"
         raise InputError(msg)
-    if missing := missing_of(found[1]):
-        msg = f"--row {text!r}: {found[0].name}: {missing}"
+    if missing := missing_of(record):
+        msg = f"--row {text!r}: {published_run(record).name}: {missing}"
         raise InputError(msg)
-    run, record = found
-    settings = _fitting(run.settings, run.job(), str(record["gpu"]))
-    return replace(run, settings=settings), float(record["step"])
+    return run_of(record), float(record["step"])
+
+
+def run_of(record: np.void) -> PublishedRun:
+    """Describe the run of a row that is predicted, with what is guessed."""
+    run = published_run(record)
+    return replace(run, settings=_fitting(run.settings, run.job(), str(record["gpu"])))
 
 
 def published_run(record: np.void) -> PublishedRun:
