@@ -7,15 +7,17 @@ has them. What a collective moves is counted in bytes (``"dtype": "Byte"``): a r
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from io import BufferedWriter
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
+from isal.igzip import IGzipFile
 
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.report.trace_events import counters
 from fabricsim.report.trace_events.lines import compact, lines
-from fabricsim.report.trace_events.packed import Packed
 from fabricsim.report.trace_events.slices import (
     BESIDE_STREAM,
     COMPUTE_STREAM,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from fabricsim.results.result import RunRecord
 
 _WAY_OUT = "name a file in a folder that exists and has room"
+_AT_ONCE = 2**20
 
 
 def write_timeline(result: RunRecord, path: Path) -> None:
@@ -50,7 +53,7 @@ def write_timeline(result: RunRecord, path: Path) -> None:
     """
     slices = _drawn(result)
     pid = rank_count(result)
-    with whole(path, _WAY_OUT, ResultError) as part, Packed(part, path.name) as file:
+    with whole(path, _WAY_OUT, ResultError) as part, _opened(part, path.name) as file:
         _write(file, _about(result, slices, None), _all(slices, pid))
 
 
@@ -63,7 +66,7 @@ def write_timelines(result: RunRecord, folder: Path) -> int:
     slices, files = _drawn(result), 0
     for (rank,), some, threads in slices.ranks(each=True):
         path = folder / f"rank{rank}.json.gz"
-        with whole(path, _WAY_OUT, ResultError) as part, Packed(part, path.name) as file:
+        with whole(path, _WAY_OUT, ResultError) as part, _opened(part, path.name) as file:
             _write(file, _about(result, slices, rank), _of_ranks(slices, [rank], some, threads))
         files += 1
     return files
@@ -77,11 +80,25 @@ def _drawn(result: RunRecord) -> Slices:
     return slices
 
 
-def _write(file: Packed, about: dict[str, Any], events: Iterable[bytes | memoryview]) -> None:
+@contextmanager
+def _opened(part: Path, name: str) -> Iterator[BinaryIO]:
+    """Open a file to be written, packed if its name ends with ``.gz``: by ISA-L, six times as fast as zlib.
+
+    No time and no name is in it, so that the same run gives the same bytes.
+    """
+    with part.open("wb", buffering=_AT_ONCE) as file:
+        if not name.endswith(".gz"):
+            yield file
+            return
+        packed = IGzipFile("", "wb", 1, file, mtime=0)  # type: ignore[no-untyped-call]
+        with packed, BufferedWriter(packed, _AT_ONCE) as text:
+            yield cast("BinaryIO", text)
+
+
+def _write(file: BinaryIO, about: dict[str, Any], events: Iterable[bytes | memoryview]) -> None:
     """Write the head, and what ends with a comma and a line's end each."""
     file.write(compact(about)[:-1] + b',"traceEvents":[\n')
-    for text in events:
-        file.write(text)
+    file.writelines(events)
     last = {"ph": "M", "name": "process_sort_index", "pid": 0, "tid": 0, "args": {"sort_index": 0}}
     file.write(compact(last) + b"\n]}\n")
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from fabricsim.records.program import COLLECTIVE
 from fabricsim.records.program import COMPUTE as OPS_COMPUTE
 from fabricsim.report.trace_events.lines import MICROSECONDS, Number, lines
-from fabricsim.report.trace_events.packed import Packed
 from fabricsim.report.trace_events.slices import _first_fit, _lanes
 from fabricsim.report.trace_events.writer import write_timeline, write_timelines
 from fabricsim.results.result import RunRecord
@@ -124,16 +123,13 @@ def test_lines_have_the_numbers_of_their_template(rows: list[tuple[int, int]]) -
     assert bytes(text).decode().splitlines() == first + second
 
 
-@pytest.mark.parametrize("count", [0, 1, 300_000])
-def test_a_packed_file_is_one_gzip_stream(tmp_path: Path, count: int) -> None:
-    text = b"abcdefghijklmnopqrstuvwxyz0123456789" * count
-    for name in ("one.gz", "other.gz"):
-        with Packed(tmp_path / name, name) as file:
-            for begin in range(0, len(text), 10**6):
-                file.write(text[begin : begin + 10**6])
+@pytest.mark.slow
+def test_a_packed_timeline_is_the_plain_one_and_has_no_time_or_name_in_it(run: RunRecord, tmp_path: Path) -> None:
+    for name in ("one.json.gz", "other.json.gz", "plain.json"):
+        write_timeline(run, tmp_path / name)
 
-    assert gzip.decompress((tmp_path / "one.gz").read_bytes()) == text
-    assert (tmp_path / "one.gz").read_bytes() == (tmp_path / "other.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "one.json.gz").read_bytes()) == (tmp_path / "plain.json").read_bytes()
+    assert (tmp_path / "one.json.gz").read_bytes() == (tmp_path / "other.json.gz").read_bytes()
 
 
 @pytest.mark.slow
