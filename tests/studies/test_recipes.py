@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.studies import deepep, dgxc, dlperf
-from fabricsim.studies.frame import recipes
+from fabricsim.studies.frame import layouts, recipes
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fabricsim.studies.frame.study import Study
 
 STUDIES = ["dgxc", "mlperf", "megatron-bridge"]
@@ -111,3 +115,23 @@ def test_a_row_is_found_by_the_beginning_of_its_name_and_has_what_memory_decides
     for table, text, told in (("dgxc", "Llama 9", "no such row"), ("mlperf", "x", "dgxc or megatron-bridge")):
         with pytest.raises(InputError, match=told):
             recipes.run_named(table, text)
+
+
+@pytest.mark.slow
+def test_published_layouts_are_compared_with_the_best_that_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that differ in what was measured alone are one search; what is not predicted says why."""
+    table = measured.load("megatron-bridge")
+    tuned = [row for row in table.rows if "LLAMA2-7B LoRA, 8 H100" in recipes.published_run(row).name]
+    unknown = next(row for row in table.rows if recipes.missing_of(row))
+    few = replace(table, rows=np.array([*tuned, unknown], table.rows.dtype))
+    monkeypatch.setattr(measured, "load", lambda _: few)
+    shares: list[float] = []
+    choice = {"given": {"job.micro_batch": [1, 4]}, "workers": 1}
+    rows = list(layouts.compared("megatron-bridge", tmp_path, [], shares.append, **choice))
+
+    assert [row["measured_s"] for row in rows] == few.rows["step"].tolist()
+    assert rows[-1]["error"] == recipes.missing_of(unknown)
+    assert rows[0]["longer"] == rows[0]["own_s"] / rows[0]["best_s"] - 1 > 0
+    assert rows[0]["better"].startswith("micro_batch 4 in place of 1")
+    assert len(list(tmp_path.iterdir())) == len({recipes.published_run(row).settings for row in tuned})
+    assert shares[-1] == 1
