@@ -75,7 +75,7 @@ def least_time(plan: JobPlan, scenario: Scenario) -> float:
     return seconds(most)
 
 
-class KernelTimes:
+class KernelBound:
     """Bounds the jobs of a scenario's cluster from below by kernels alone, those of each kind of block timed once.
 
     ``T >= sum_{k<s} F_k + m sum_{k = s, s+p, ...} (F_k + B_k) + sum_{k<s} B_k`` as above, with all GPUs as fast as the

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from fabricsim.errors import FabricsimError
 from fabricsim.run.bill import COST, POWER, per_gpu
 from fabricsim.run.pipeline import build_plan
-from fabricsim.run.search.bound import NOT_IN_KERNELS, KernelTimes, least_time
+from fabricsim.run.search.bound import NOT_IN_KERNELS, KernelBound, least_time
 from fabricsim.run.search.layouts import job_tables
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
@@ -41,7 +41,7 @@ class _Network:
 
     base: LoadedScenario
     costs: dict[str, float]
-    kernels: KernelTimes
+    kernels: KernelBound
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Candidate:
 
 
 class Candidates:
-    """Makes the layouts of a search candidates; what they have of keys that are no part of the job is made once."""
+    """Make candidates of layouts; what they have of keys that are no part of the job is made once."""
 
     def __init__(self, loaded: LoadedScenario, budget: Budget | None) -> None:
         self._loaded, self._budget = loaded, budget
@@ -149,7 +149,7 @@ class Candidates:
             if others:
                 base = load({name: table for name, table in base.resolved.items() if name != "extensions"}, others)
             costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
-            self._made[key] = _Network(base, costs, KernelTimes(base.scenario))
+            self._made[key] = _Network(base, costs, KernelBound(base.scenario))
         return self._made[key]
 
 

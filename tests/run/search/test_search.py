@@ -15,7 +15,7 @@ from fabricsim.errors import FabricsimError, InputError
 from fabricsim.report.swept import searched_text
 from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
-from fabricsim.run.search.bound import KernelTimes, least_time
+from fabricsim.run.search.bound import KernelBound, least_time
 from fabricsim.run.search.candidates import Budget
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
@@ -110,7 +110,7 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
         more["cluster.gpu_speed"] = tomllib.loads(f"x = {speed}")["x"]
         loaded = load(tables, {"cluster.gpu.memory": "1TiB", **more})
         bound = least_time(build_plan(loaded), loaded.scenario)
-        kernels = KernelTimes(loaded.scenario).least(build_plan(loaded).job, "")
+        kernels = KernelBound(loaded.scenario).least(build_plan(loaded).job, "")
         took = simulate(loaded).iteration / 1e12
     except FabricsimError:
         assume(False)  # noqa: FBT003  does not fit together
