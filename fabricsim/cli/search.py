@@ -71,11 +71,12 @@ def search(  # noqa: PLR0913  one parameter per option
     workers = workers or cores()
     begin(workers, scheduler)
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.sweeps.workers import Workers  # noqa: PLC0415  as above
     from fabricsim.studies.frame.recipes import TABLES  # noqa: PLC0415  as above
 
     common.check_output_folder(output)
     fixed, given = _sorted(settings or [])
-    who = {"given": given, "exhaustive": exhaustive, "workers": workers, "scheduler": scheduler}
+    who = {"given": given, "exhaustive": exhaustive, "workers": Workers(workers, scheduler)}
     who["budget"] = _budget(prices, most_cost, most_power)
     if row is None and scenario in TABLES:
         _compare(scenario, output or Path(f"{scenario}-search"), fixed, who, as_json=as_json)

@@ -126,7 +126,7 @@ def test_published_layouts_are_compared_with_the_best_that_fit(tmp_path: Path, m
     few = replace(table, rows=np.array([*tuned, unknown], table.rows.dtype))
     monkeypatch.setattr(measured, "load", lambda _: few)
     shares: list[float] = []
-    choice = {"given": {"job.micro_batch": [1, 4]}, "workers": 1}
+    choice = {"given": {"job.micro_batch": [1, 4]}}
     rows = list(layouts.compared("megatron-bridge", tmp_path, [], shares.append, **choice))
 
     assert [row["measured_s"] for row in rows] == few.rows["step"].tolist()

@@ -19,7 +19,7 @@ from fabricsim.run.search.candidates import Candidate, Candidates
 from fabricsim.run.search.layouts import choices, layouts
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.runs import SweptRun, Task, carry_out, crashed
-from fabricsim.run.sweeps.workers import results
+from fabricsim.run.sweeps.workers import ALONE, Workers, results
 from fabricsim.run.warm import compile_kernels
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     budget: Budget | None = None,
     exhaustive: bool = False,
     own: LoadedScenario | None = None,
-    workers: int = 1,
-    scheduler: str | None = None,
+    workers: Workers = ALONE,
     progress: Callable[[float], None] | None = None,
 ) -> Found:
     """Find the quickest layout of a scenario's job on all GPUs of its cluster; if networks are priced, at each cost.
@@ -67,7 +66,7 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     `budget`: prices of networks, and what they may cost and draw.
     `exhaustive`: whether to simulate also what the bound rules out.
     `own`: whose layout is tried in any case, in place of the scenario's; it may have more memory.
-    `workers`, `scheduler`: as of `fabricsim.run.sweeps.workers.results`; what comes out does not depend on them.
+    `workers`: who simulates; what comes out does not depend on them.
     Raises InputError if there is no job, or no layout fits.
     """
     job = loaded.scenario.job
@@ -82,7 +81,7 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     folder = output / "runs"
     folder.mkdir(parents=True, exist_ok=True)
     race = _Race(found, folder, exhaustive=exhaustive)
-    for task, run, error in results(carry_out, race.tasks(), workers, scheduler):
+    for task, run, error in results(carry_out, race.tasks(), *workers):
         race.take(task.number, crashed(task, error) if error is not None else run[0])
         if progress is not None:
             progress(race.share)

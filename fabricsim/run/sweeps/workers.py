@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import connection, forkserver
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabricsim.errors import InputError, SimulationError
 
@@ -29,6 +29,17 @@ PATIENCE = 3
 """Workers that may end with a task before it is given up."""
 _OBJECTS = 50_000  # as on the command line: a run makes many objects and few circles
 _SCHEMES = ("tcp://", "tls://", "ucx://", "ws://", "wss://", "inproc://")
+
+
+class Workers(NamedTuple):
+    """Who makes runs: so many processes, or a cluster of dask, as of `results`."""
+
+    processes: int = 1
+    scheduler: str | None = None
+
+
+ALONE = Workers()
+"""This process."""
 
 
 class _InThisProcess(Executor):

@@ -20,6 +20,7 @@ from fabricsim.run.search.candidates import Budget
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
 from fabricsim.run.search.search import OUT, search
+from fabricsim.run.sweeps.workers import Workers
 from fabricsim.scenario.load import LoadedScenario
 
 MACHINE: dict[str, Any] = {
@@ -58,7 +59,7 @@ def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
     assert pruned.rows[0]["iteration_time_s"] == min(row["iteration_time_s"] or 1e9 for row in whole.rows)
     assert all(row["bound_s"] <= row["iteration_time_s"] for row in whole.rows if row["status"] == "done")
     assert all(row["error"] for row in pruned.rows if row["status"] == OUT)
-    again = search(small(), tmp_path / "two", given=KEYS, workers=2)
+    again = search(small(), tmp_path / "two", given=KEYS, workers=Workers(2))
     assert again.rows == pruned.rows
     assert (tmp_path / "two" / "index.csv").read_bytes() == (tmp_path / "pruned" / "index.csv").read_bytes()
 
