@@ -88,6 +88,7 @@ def fabricsim(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fabricsim.extensions._files", {})  # those that it runs are there for this test alone
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {0})  # other tests have the other cores
     # whether this test happens to be the first that compiles must not show
     monkeypatch.setattr("fabricsim.jit.compile.is_compiled", lambda _engine: True)
     monkeypatch.setattr("fabricsim.cli.main.announce_compilation", lambda _engine: None)
