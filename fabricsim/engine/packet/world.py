@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _FIRST_SEARCH = 1_000_000
 """Events before the first search for a deadlock; each is that much and a quarter of all events later than the last."""
+_EVENTS_PER_LOOK = 100
+"""Events in whose time Python looks once, about: where timers alone go on, there are few events between two looks."""
 _BETWEEN_LOOKS = 10_000_000_000
 """ps (10 ms) between two looks for flows that are cut off: about what a retransmission timer takes."""
 
@@ -53,7 +55,7 @@ class PacketWorld(World):
         self.network = network
         self._names = names
         self._check = check
-        self._next_search, self._next_look = _FIRST_SEARCH, _BETWEEN_LOOKS
+        self._next_search, self._next_look, self._looks = _FIRST_SEARCH, _BETWEEN_LOOKS, 0
         self.renew: Callable[[Sequence[int]], None] | None = None
         self._cut_off = CutOff(network)
         self._as_built = network.links.copy()
@@ -194,10 +196,11 @@ class PacketWorld(World):
 
         Timeouts go on in a deadlocked network, and would do so for good.
         """
-        events = int(self.world["events"][0])
-        if not self.network.wakes or events < self._next_search:
+        self._looks += 1
+        done = int(self.world["events"][0]) + _EVENTS_PER_LOOK * self._looks
+        if not self.network.wakes or done < self._next_search:
             return False
-        self._next_search = _FIRST_SEARCH + events + events // 4
+        self._next_search = _FIRST_SEARCH + done + done // 4
         return True
 
     def moves_at(self) -> int:
