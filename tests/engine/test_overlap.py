@@ -107,7 +107,7 @@ def random_job(seed: int) -> list[str]:
     tensor, data, pipeline = draw.choice([1, 1, 2]), draw.choice([2, 4]), draw.choice([1, 1, 2])
     zero, batch = draw.choice([0, 1, 2, 3]), draw.choice([1, 2])
     per_host, micro_batches = draw.choice([1, 2]), draw.choice([1, 2]) * pipeline
-    shape = f"layers={2 * pipeline * draw.choice([1, 2])},hidden={draw.choice([512, 1024, 2048])},heads=8"
+    shape = f"layers={2 * pipeline * draw.choice([1, 2])},hidden={draw.choice([256, 512, 1024])},heads=8"
     overlap = ["job.overlap=ddp", f"job.bucket={draw.choice(['1MiB', '4MiB', '25MiB'])}"] if zero < 3 else []
     return [
         f"cluster.gpus_per_host={per_host}",
