@@ -68,8 +68,9 @@ class Gpu(Spec):
     ``kernel_latency`` besides its work. With ``processors`` (streaming multiprocessors, compute units) products are
     cut into tiles: a processor computes one at ``tile_efficiency`` of its part of the peak (``gemm_efficiency`` if
     left out), and each wave of tiles costs ``tile_overhead`` besides. ``attention_forward`` and
-    ``attention_backward`` are the shares of the peak of fused attention on long sequences. Kernels of passes
-    that hide collectives take ``overlap_slowdown`` times as long in the mean (`fabricsim.workload.links`).
+    ``attention_backward`` are the shares of the peak of fused attention on long sequences, and those of ``peak.fp8``
+    in 8 bits with ``narrow_`` before them. Kernels of passes that hide collectives take ``overlap_slowdown`` times as
+    long in the mean (`fabricsim.workload.links`).
     ``memory_reserved`` is the share of the memory that a job cannot have: the CUDA context of PyTorch takes 1 GB
     (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
@@ -96,6 +97,8 @@ class Gpu(Spec):
     tile_overhead: Duration = 0
     attention_forward: Fraction | None = None
     attention_backward: Fraction | None = None
+    narrow_attention_forward: Fraction | None = None
+    narrow_attention_backward: Fraction | None = None
     overlap_slowdown: Annotated[float, Field(ge=1, le=1000)] = 1.0
     staged_rate: Rate | None = None
     nvlink_rate: Rate | None = None

@@ -87,10 +87,11 @@ class Adapters(Spec):
 
     A product of ``targets`` gets one beside it, through ``rank`` elements per token; the products of attention are
     ``"qkv"`` and ``"projection"``, those of feed-forward networks ``"up"`` and ``"down"``. Adapters alone have
-    gradients and an optimizer.
+    gradients and an optimizer. With ``dropout`` parts of their inputs are dropped, in a kernel of its own.
     """
 
     rank: Positive
+    dropout: bool = False
     targets: Annotated[tuple[Literal["qkv", "projection", "up", "down"], ...], Field(strict=False)] = (
         "qkv",
         "projection",
@@ -108,8 +109,10 @@ class Job(Spec):
     Of a BERT, ``predictions`` is how many tokens of a sequence are masked and get logits; all by default.
 
     ``products`` is the precision of the products with weights of layers (Transformer Engine's ``fp8_autocast``): scaled
-    per tensor (``"fp8"``) or per block (``"mxfp8"``, ``"nvfp4"``). All else, attention and logits too, stays in
-    ``precision``. With ``adapters`` the weights of the model are frozen, and those in ``products`` kept as such.
+    per tensor (``"fp8"``) or per block (``"mxfp8"``, ``"nvfp4"``). The scale of a tensor comes from earlier iterations,
+    or with ``scaling = "current"`` from the tensor itself, which is read once more for it. All else, logits too, stays
+    in ``precision``, and so does attention without ``attention_products``. With ``adapters`` the weights of the model
+    are frozen, and those in ``products`` kept as such.
 
     ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
     ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
@@ -117,7 +120,8 @@ class Job(Spec):
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
     repeats scores, softmax, dropout and context of the attention only, ``"feed-forward"`` up-projection and activation
     of dense layers (``--recompute-modules mlp`` of Megatron-LM), ``"keep-qkv"`` all of them but queries, keys and
-    values, which are kept (``remat_policy: save_qkv_proj`` of MaxText). ``attention = "fused"`` computes them in
+    values, which are kept (``remat_policy: save_qkv_proj`` of MaxText), ``"keep-attention"`` its projection besides
+    (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes them in
     one kernel that keeps no scores (FlashAttention). With ``elementwise = "separate"`` what lies between products is
     not fused: each operation is a kernel, as in TensorFlow without XLA. With ``fused_accumulation`` the products that
     give gradients of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Without
@@ -142,13 +146,15 @@ class Job(Spec):
     precision: Literal["fp16", "bf16", "fp32"] = Field(default_factory=_since("bf16", "fp16"))
     gradient_precision: Literal["fp16", "bf16", "fp32"] | None = None
     products: Literal["fp8", "mxfp8", "nvfp4"] | None = None
+    scaling: Literal["delayed", "current"] = "delayed"
+    attention_products: Literal["fp8"] | None = None
     adapters: Adapters | None = None
     schedule: Annotated[str, NameIn(SCHEDULES)] = "1f1b"
     overlap: Literal["none", "ddp"] = "none"
     bucket: Bytes = 25 * 2**20
     first_bucket: Bytes = 2**20
     prefetch: Positive = 1
-    recompute: Literal["none", "selective", "feed-forward", "keep-qkv", "full"] = Field(
+    recompute: Literal["none", "selective", "feed-forward", "keep-qkv", "keep-attention", "full"] = Field(
         default_factory=_since("none", "full")
     )
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))

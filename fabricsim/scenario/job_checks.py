@@ -51,6 +51,8 @@ def peak_problems(job: Job, gpu: Gpu) -> list[Mistake]:
     wanted: dict[str, str] = {"job.precision": job.precision}
     if job.products:
         wanted["job.products"] = job.products
+    if job.attention_products:
+        wanted["job.attention_products"] = job.attention_products
     problem = f"the GPU {gpu.name!r} has no peak for {{!r}} (it has {known})"
     way_out = "choose one of those, or add it to cluster.gpu.peak"
     return [Mistake(key, problem.format(name), way_out) for key, name in wanted.items() if name not in gpu.peak]
@@ -204,11 +206,18 @@ def _latent(job: Job) -> Iterator[Mistake]:
 
 def _keeps(job: Job) -> Iterator[Mistake]:
     model = job.model
-    if job.recompute != "keep-qkv":
+    if job.recompute not in ("keep-qkv", "keep-attention"):
         return
     if job.parallelism.tensor > 1 or model.family != "llama" or model.experts or model.latent:
-        problem = "'keep-qkv' is for dense models of family llama without tensor parallelism"
+        problem = f"{job.recompute!r} is for dense models of family llama without tensor parallelism"
         yield Mistake("job.recompute", problem, "one of none, selective, feed-forward, full")
+
+
+def _narrow(job: Job) -> Iterator[Mistake]:
+    if job.scaling == "current" and job.products != "fp8":
+        yield Mistake("job.scaling", "is how products in 8 bits find scales of tensors", 'set job.products = "fp8"')
+    if job.attention_products and job.attention != "fused":
+        yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
 
 
 def _packed(job: Job) -> Iterator[Mistake]:
@@ -287,6 +296,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _experts,
     _latent,
     _adapters,
+    _narrow,
     _packed,
     _keeps,
     _spread_experts,

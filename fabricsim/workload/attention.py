@@ -15,12 +15,13 @@ one all-to-all each for query, key, value and result (Jacobs et al., arXiv 2309.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.latent import latent_projections
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import attention_width, key_width, rotary_width
-from fabricsim.workload.tape import FP32, decoder_sequence
+from fabricsim.workload.tape import FP32, NARROW_BYTES, decoder_sequence, streamed
 from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait
 
 if TYPE_CHECKING:
@@ -143,13 +144,32 @@ def is_causal(operation: Operation) -> bool:
 
 def _core_attention(tape: Tape, core: Core) -> None:
     if tape.job.attention == "fused":
-        tape.step(
-            [fused(tape.width, core)],
-            fused_gradient(tape.width, core),
-            tape.width * core.inputs + _row_sums(core),
-        )
+        (inputs, gradient), (part, part_back) = _narrowed(tape, core), _fused_passes(tape, core)
+        tape.step([*inputs, part], [*gradient, *part_back], _kept(tape, core))
         return
     _separate_kernels(tape, core)
+
+
+def _fused_passes(tape: Tape, core: Core) -> tuple[Operation, tuple[Operation, Operation]]:
+    """Make both passes of fused attention."""
+    narrow = tape.job.attention_products
+    sums, gradient = fused_gradient(tape.width, core)
+    return replace(fused(tape.width, core), narrow=narrow), (sums, replace(gradient, narrow=narrow))
+
+
+def _narrowed(tape: Tape, core: Core) -> tuple[list[Item], list[Item]]:
+    """Turn inputs and gradient of an attention in 8 bits into these; what it writes is as wide as without."""
+    narrow = tape.job.attention_products
+    if narrow is None:
+        return [], []
+    inputs = tape.narrowed("attention inputs", core.inputs, narrow, layouts=1)
+    return inputs, tape.narrowed("attention gradient", core.output_elements, narrow, layouts=1)
+
+
+def _kept(tape: Tape, core: Core) -> int:
+    """Bytes that fused attention keeps."""
+    width = tape.width if tape.job.attention_products is None else NARROW_BYTES[tape.job.attention_products]
+    return round(width * core.inputs) + _row_sums(core)
 
 
 def _separate_kernels(tape: Tape, core: Core) -> None:
@@ -228,17 +248,16 @@ def _ring(tape: Tape, core: Core) -> None:
     merge = Operation("merge partial results", 0, core.output_elements * (tape.width + 2 * FP32))
     pass_on = Exchange("ring_exchange", "context", moved, asynchronous=True)
     both = Exchange("ring_exchange", "context", 2 * moved, asynchronous=True)
-    part, part_back = fused(tape.width, core), fused_gradient(tape.width, core)
+    part, part_back = _fused_passes(tape, core)
     add = Operation("add key and value gradients", 0, keys * tape.width * 3)
-    forward: list[Item] = []
-    backward: list[Item] = []
+    forward, backward = _narrowed(tape, core)
     for step in range(ranks):
         last = step == ranks - 1
         forward += [*([] if last else [pass_on]), part, *([merge] if step else []), *([] if last else [Wait()])]
         # Keys and values go on until the last rank has them; their gradients start one step later.
         sent = pass_on if last or not step else both
         backward += [sent, *part_back, Wait(), *([add] if step else [])]
-    tape.step(forward, backward, tape.width * core.inputs + _row_sums(core))
+    tape.step(forward, backward, _kept(tape, core))
 
 
 def _ulysses(tape: Tape, core: Core) -> None:
@@ -257,5 +276,11 @@ def _ulysses(tape: Tape, core: Core) -> None:
 
 
 def _trade(tape: Tape, elements: int) -> None:
+    """Trade elements, which are copied once for it by rank, and twice by the order of their sequence.
+
+    The latter before it on the way to sequences, behind it on the way to heads (``flash_attn_a2a_communicate`` of
+    Transformer Engine, transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py).
+    """
     exchange = Exchange("all_to_all", "context", elements * tape.width)
-    tape.step([exchange], [exchange])
+    copy = streamed("order traded parts", elements, Pass(1, 1), tape.width, "stream")
+    tape.step([copy, exchange, copy, copy], [copy, copy, exchange, copy])

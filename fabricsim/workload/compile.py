@@ -171,7 +171,7 @@ class JobPlan:
             if chain not in pipelines:
                 pipelines[chain] = Pipeline(builder, chain, sizes)
             plan = self.on(rank)
-            beside = Beside(plan.gpu.overlap_slowdown, self.links)
+            beside = Beside(plan.gpu.overlap_slowdown, self.links, plan.job.product_overlap)
             lane = RankOps(builder, self.placement, rank, beside, plan.job.kernel_launch)
             RankCompiler(plan, lane, pipelines[chain]).add()
         return builder.build()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.issue import EMPTY, Span, collective, waited
+from fabricsim.workload.links import shares
 from fabricsim.workload.program import Call
 from fabricsim.workload.work import Exchange, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from fabricsim.workload.builder import ProgramBuilder
     from fabricsim.workload.links import Beside
@@ -100,17 +102,25 @@ class RankOps:
         self._ran = max(self._ran + span.run, done)
         self._level = False
 
-    def add(self, items: Iterable[Timed], timer: str, *, slowed: float = 0.0) -> None:
+    def add(self, items: Sequence[Timed], timer: str, *, slowed: float = 0.0) -> None:
         """Add spans of computing and exchanges; `slowed` is their `share` beside what else goes on."""
-        for item in items:
+        for item, own in zip(items, shares(items, self._least), strict=True):
             if isinstance(item, Span):
-                part = 1.0 if self._outstanding else slowed
+                part = max(own, slowed)
                 self.compute(item.slowed(self.slowed.factor(part)) if part else item, timer)
             elif isinstance(item, Wait):
                 self.wait(self._outstanding)
                 self._outstanding = []
             else:
                 self._exchange(item, timer)
+
+    def _least(self, item: Exchange) -> float:
+        """Least time of an exchange, s; infinite if kernels slow beside it all along."""
+        group = self.group(item.dimension)
+        if len(group) == 1:
+            return 0.0
+        counted = self.slowed.buffers and item.dimension == "tensor"
+        return self.slowed.seconds(item.collective, group, item.size) if counted else inf
 
     def _exchange(self, item: Exchange, timer: str) -> None:
         group = self.group(item.dimension)

@@ -6,7 +6,9 @@ simulation is the least time of a ring over NVLink: ``k (n - 1) S / n / B`` for 
 more.
 
 What is known of the slowdown is the mean over passes, part of which had a collective beside them (`HIDDEN`). Beside
-exchanges of tensor- and context-parallel ranks, which wait for each other in each step, kernels slow by it all along.
+exchanges of tensor- and context-parallel ranks, which wait for each other in each step, kernels slow by it all along,
+but for those of user buffers: these take 1 to 32 processors (``userbuffers_*`` of NeMo and Megatron-Bridge), and their
+bytes count as those of other collectives do.
 """
 
 from __future__ import annotations
@@ -14,11 +16,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.units import PS_PER_S
+from fabricsim.workload.issue import Span
+from fabricsim.workload.work import Exchange, Wait
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import CollectiveName
+    from fabricsim.workload.stages import Timed
 
 TURNS = {
     "all_reduce": 2,
@@ -65,10 +72,12 @@ class Beside(NamedTuple):
 
     `slowdown`: factor by which passes took longer in the mean.
     `links`: what these run over; None: each runs as long as the kernels beside it.
+    `buffers`: whether exchanges of tensor-parallel ranks are those of user buffers.
     """
 
     slowdown: float
     links: Links | None = None
+    buffers: bool = False
 
     def seconds(self, collective: CollectiveName, ranks: Sequence[int], size: int) -> float:
         """Least time of a collective, s."""
@@ -84,3 +93,22 @@ def share(collectives: float, kernels: float) -> float:
     if collectives == math.inf or not kernels:
         return 1.0
     return min(1.0, collectives / kernels) / HIDDEN
+
+
+def shares(items: Sequence[Timed], least: Callable[[Exchange], float]) -> list[float]:
+    """Give for each item how much of the mean slowdown it has beside exchanges, up to the wait behind these.
+
+    `least`: least time of an exchange, s.
+    """
+    found = [0.0] * len(items)
+    since, hidden, running = 0, 0.0, 0
+    for number, item in enumerate(items):
+        if isinstance(item, Exchange) and item.asynchronous:
+            since, running = (since, running) if hidden else (number, 0)
+            hidden += least(item)
+        elif isinstance(item, Span):
+            running += item.run
+        elif isinstance(item, Wait) and hidden:
+            found[since:number] = [share(hidden, running / PS_PER_S)] * (number - since)
+            hidden = 0.0
+    return found

@@ -57,7 +57,9 @@ _CAUSAL = ("gpt", "llama")
 _REPEATED = ("layer", "expert-layer", "decoder-layer")
 """Blocks of which full recomputation keeps the input only; embedding and head are kept as in Megatron-LM."""
 
-_KEPT = ("QKV", "rotary positions")
+_QKV = ("QKV", "rotary positions")
+KEEPING = {"keep-qkv": _QKV, "keep-attention": (*_QKV, "projection")}
+"""What of a layer's forward pass is kept, by what is repeated of it."""
 
 
 def block_work(block: Block, job: Job) -> Work:
@@ -91,18 +93,21 @@ def block_work(block: Block, job: Job) -> Work:
     work = tape.work()
     if block.kind in _REPEATED and job.recompute == "full":
         return _repeated(work, block, job)
-    return _but_qkv(work, job) if block.kind in _REPEATED and job.recompute == "keep-qkv" else work
+    return _partly(work, job) if block.kind in _REPEATED and job.recompute in KEEPING else work
 
 
-def _but_qkv(work: Work, job: Job) -> Work:
+def _partly(work: Work, job: Job) -> Work:
     """Keep input, queries, keys and values, and repeat what lies between these and the last product.
 
-    The norm before them is repeated as well, for the gradients of their weights.
+    The norm before them is repeated as well, for the gradients of their weights, and attention for those of its
+    projection, which may be kept.
     """
     last = max(place for place, item in enumerate(work.forward) if getattr(item, "name", "") == "feed-forward down")
-    again = tuple(item for item in work.forward[:last] if getattr(item, "name", "") not in _KEPT)
+    kept = KEEPING[job.recompute]
+    again = tuple(item for item in work.forward[:last] if getattr(item, "name", "") not in kept)
     model, tape = job.model, Tape(job)
-    elements = tape.tokens(job.sequence) * (model.hidden + attention_width(model) + 2 * key_width(model))
+    hidden = model.hidden * (2 if "projection" in kept else 1)
+    elements = tape.tokens(job.sequence) * (hidden + attention_width(model) + 2 * key_width(model))
     return Work(work.forward, again + work.backward, tape.width * elements)
 
 

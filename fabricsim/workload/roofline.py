@@ -157,13 +157,16 @@ def _cut(shape: tuple[int, int, int, int], tile: tuple[int, int], splits: int, w
 def _attention(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     """Time of fused attention without memory's bound and latency, s."""
     batch, queries, head, keys = operation.shape or (1, 1, 1, 1)
+    peak = gpu.peak[operation.narrow or precision]
     if operation.kernel == "attention":
-        products, overhead, share = PRODUCTS, FORWARD_OVERHEAD, gpu.attention_forward
+        products, overhead = PRODUCTS, FORWARD_OVERHEAD
+        share = gpu.narrow_attention_forward if operation.narrow else gpu.attention_forward
     else:
-        products, overhead, share = BACKWARD_PRODUCTS, BACKWARD_OVERHEAD, gpu.attention_backward
+        products, overhead = BACKWARD_PRODUCTS, BACKWARD_OVERHEAD
+        share = gpu.narrow_attention_backward if operation.narrow else gpu.attention_backward
     seen = operation.flops / (products * 2 * batch * queries * head)  # keys of the mean query
     diagonal = _QUERY_BLOCK // 2 if seen < keys else 0
     blocks = batch * -(-queries // _QUERY_BLOCK)
     idle = max(1.0, (gpu.processors or 1) / blocks)
-    rate = gpu.peak[precision] * (share or gpu.gemm_efficiency)
+    rate = peak * (share or gpu.gemm_efficiency)
     return idle * operation.flops * (1 + (overhead + diagonal) / seen) / rate

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.adapters import TARGETS, trained
 from fabricsim.workload.separate import SEPARATE, Elementwise
-from fabricsim.workload.work import Exchange, Operation, Pass, Wait, Work
+from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.shapes import Block
-    from fabricsim.workload.work import Item, Kernel
+    from fabricsim.workload.work import Item, Kernel, Narrow
 
 PRECISION_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 """Bytes per element."""
@@ -142,11 +142,21 @@ class Tape:
         return replace(made, traffic=made.traffic - saved, narrow=self.job.products)
 
     def quantise(self, name: str, elements: int) -> list[Item]:
-        """Turn a product's factor into the precision of products, as it lies and transposed."""
+        """Turn a product's factor into the precision of products, transposed as well for a gradient of weights."""
         if self.plain or self.job.products is None:
             return []
-        narrow = NARROW_BYTES[self.job.products]
-        return [Operation(f"quantise {name}", 0, round(elements * (self.width + 2 * narrow)))]
+        return self.narrowed(name, elements, self.job.products, layouts=1 if self.frozen else 2)
+
+    def narrowed(self, name: str, elements: int, narrow: Narrow, *, layouts: int) -> list[Item]:
+        """Turn elements into a narrower precision, in one or both layouts, behind a pass for the scale of the tensor.
+
+        Delayed scaling has the scale from before, MXFP8 none for the tensor (NVIDIA/TransformerEngine, docs/examples/
+        gemm_profiling/gemm_profiling.rst: "the extra memory pass for per-tensor amax computation").
+        """
+        scale = narrow == "nvfp4" or (narrow == "fp8" and self.job.scaling == "current")
+        first = [Operation(f"scale of {name}", 0, elements * self.width)] if scale else []
+        size = round(elements * (self.width + layouts * NARROW_BYTES[narrow]))
+        return [*first, Operation(f"quantise {name}", 0, size)]
 
     def matrix_product(self, name: str, shape: tuple[int, int, int], *, batch: int, stored: int) -> None:
         """Record products of two activations; `stored` elements are kept."""
@@ -233,9 +243,13 @@ class Tape:
         if adapters is None or TARGETS.get(name) not in adapters.targets:
             return
         rows, inner, columns = shape
+        if adapters.dropout:
+            mask = Pass(1, 1, MASK)
+            self.stream("adapter dropout", rows * inner, mask, mask, stored=MASK, kernel="function")
         plain, self.plain, self.frozen = self.plain, True, False
         self.linear("adapter in", (rows, inner, adapters.rank), stored=rows * inner)
         self.linear("adapter out", (rows, adapters.rank, columns), stored=rows * adapters.rank)
+        self.stream("scale adapter", rows * columns, Pass(1, 1), Pass(1, 1))
         self.stream("add adapter", rows * columns, Pass(2, 1))
         self.stream("add input gradients", rows * inner, None, Pass(2, 1))
         self.plain, self.frozen = plain, True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.workload.operations import KEEPING
 from fabricsim.workload.shapes import attention_width, decoder_layers, expert_layers, key_width, rotary_width
 from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, decoder_sequence
@@ -145,7 +146,7 @@ def _ends(job: Job) -> Iterator[EqualCalls]:
 def context_calls(job: Job) -> Iterator[EqualCalls]:
     """Give the calls of one context-parallel group for one micro-batch."""
     degrees, model, again = job.parallelism, job.model, _again(job)
-    members, again = degrees.context, 1 if job.recompute == "keep-qkv" else again
+    members, again = degrees.context, 1 if job.recompute in KEEPING else again
     tokens = job.micro_batch * job.sequence // members * PRECISION_BYTES[job.precision]
     result, value = tokens * attention_width(model) // degrees.tensor, tokens * key_width(model) // degrees.tensor
     more = tokens * rotary_width(model) // degrees.tensor

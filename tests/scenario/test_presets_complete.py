@@ -24,7 +24,14 @@ LACKS = {  # and why
     "mi250x-gcd": ON_NVLINK,  # RCCL's times are those of collectives/rccl.toml
     "mi300x": ON_NVLINK,  # as above
 }
-OPTIONAL = {"memory_reserved", "kernels", "streams", "narrow_efficiency"}  # of jobs, measurements, newer types
+OPTIONAL = {  # of jobs, measurements, newer types
+    "memory_reserved",
+    "kernels",
+    "streams",
+    "narrow_efficiency",
+    "narrow_attention_forward",
+    "narrow_attention_backward",
+}
 OF_HOSTS = {"hosts", "gpus_per_host", "gpu", "nic", "cpu", "join", "gpu_pcie", "gpudirect", "intra_host"}
 OF_COLLECTIVES = {"channels", "chunk", "send_chunk", "start", "network_step", "intra_host_step"}
 COUNTS = {"hosts", "gpus_per_host", "nics_per_host"}  # what a user sets

@@ -57,3 +57,18 @@ def test_memory_is_that_of_frozen_weights() -> None:
 def test_what_is_not_modelled_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"job\.adapters"):
         job_of(*_ADAPTED, "job.parallelism.zero=3")
+
+
+def test_inputs_of_adapters_are_dropped_in_a_kernel_of_their_own() -> None:
+    layers = [
+        block_work(stage_blocks(job.model, 1)[0][1], job)
+        for job in (job_of(*_ADAPTED), job_of(*_ADAPTED, "job.adapters.dropout=true"))
+    ]
+    moved = [
+        sum(item.traffic for item in (*layer.forward, *layer.backward) if isinstance(item, Operation))
+        for layer in layers
+    ]
+
+    inputs = 2 * 8192 * 8192  # of QKV and projection: read and written in bf16 both ways, with a mask of one byte
+    assert moved[1] - moved[0] == inputs * 2 * (2 + 2 + 1)
+    assert layers[1].stored - layers[0].stored == inputs

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from fabricsim.run.pipeline import build_plan, load
-from fabricsim.workload.links import HIDDEN, Beside, Links, share
+from fabricsim.workload.issue import kernel
+from fabricsim.workload.links import HIDDEN, Beside, Links, share, shares
+from fabricsim.workload.operations import block_work
 from fabricsim.workload.program import CollectiveName
+from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.stages import Timed
+from fabricsim.workload.work import Exchange, Wait
 
 LINKS = Links(inside=400e9)
 
@@ -31,6 +37,17 @@ def test_kernels_slow_for_the_time_of_what_is_beside_them() -> None:
     assert share(4.0, 1.0) * HIDDEN == pytest.approx(1.0)
 
 
+def test_kernels_up_to_the_wait_slow_by_the_exchanges_before_it() -> None:
+    exchange = Exchange("all_gather", "tensor", 1, asynchronous=True)
+    ms = kernel(10**9, 0)
+    items: list[Timed] = [ms, exchange, ms, exchange, ms, Wait(), ms, Exchange("all_gather", "tensor", 1), ms]
+
+    found = shares(items, lambda _: 0.0001)
+
+    assert found[2] == pytest.approx(share(0.0002, 0.002))
+    assert [bool(part) for part in found] == [False, True, True, True, True, False, False, False, False]
+
+
 def test_passes_slow_as_those_did_that_the_mean_is_of() -> None:
     # (1 + M) = 1.102 (1.189 + M - H), for H = M and for M = 1
     hidden = [(1.102 * 1.189 - 1), 1.189 + 1 - 2 / 1.102]
@@ -51,3 +68,24 @@ def test_a_sharded_pass_slows_by_its_gathers() -> None:
         found[slowdown] = ops["duration"][mine].sum() / 1e12 / plan.micro_batches / 32
 
     assert found[1.5] - found[1.0] == pytest.approx(0.5 / HIDDEN * layer, rel=0.1)
+
+
+@pytest.mark.parametrize("buffers", [True, False])
+def test_kernels_slow_by_the_bytes_of_user_buffers_and_beside_nccl_all_along(*, buffers: bool) -> None:
+    degrees = "job.parallelism={context=1, data=4, tensor=2, sequence_parallel=true}"
+    layers = []
+    for slowdown in (1.0, 1.5):
+        settings = [degrees, f"cluster.gpu.overlap_slowdown={slowdown}", "job.kernel_launch=0s"]
+        settings.append(f"job.product_overlap={str(buffers).lower()}")
+        plan = build_plan(load("recipes", ["job.global_batch=4", *settings]))
+        ops = plan.program().ops
+        timers = [plan.program().timers.index(f"{way}-compute") for way in ("forward", "backward")]
+        mine = (ops["rank"] == 0) & (ops["stream"] == 0) & np.isin(ops["timer"], timers)
+        layers.append(ops["duration"][mine].sum() / 1e12 / 32)
+    work = block_work(stage_blocks(plan.job.model, 1, plan.job.parallelism)[0][1], plan.job)
+    sizes = [item.size for item in (*work.forward, *work.backward) if isinstance(item, Exchange) and item.asynchronous]
+    least = sum(LINKS.seconds("all_gather", range(2), size) for size in sizes) * 400 / (450 * 0.824)
+
+    more = float(layers[1] - layers[0])
+
+    assert (more == pytest.approx(0.5 / HIDDEN * least, rel=0.05)) is buffers

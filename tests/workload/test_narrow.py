@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fabricsim.errors import ScenarioError
@@ -78,6 +80,70 @@ def test_queries_keys_and_values_are_kept_and_the_rest_repeated() -> None:
     assert works[1].stored == 2 * 8192 * (4096 + 4096 + 2 * 1024)
     assert backward[2] - backward[0] == forward
     assert backward[2] - backward[1] == flops["QKV"] + flops["feed-forward down"]
+
+
+def test_the_projection_of_attention_may_be_kept_as_well() -> None:
+    alone = "job.parallelism.context=1", "job.parallelism.data=8"
+    works = [
+        block_work(stage_blocks(job.model, 1)[0][1], job)
+        for job in (job_of(*alone, f"job.recompute=keep-{kept}") for kept in ("qkv", "attention"))
+    ]
+    flops = [sum(item.flops for item in work.backward if isinstance(item, Operation)) for work in works]
+    kept = next(item for item in works[0].forward if isinstance(item, Operation) and item.name == "projection")
+
+    assert flops[0] - flops[1] == kept.flops
+    assert works[1].stored - works[0].stored == 2 * 8192 * 4096
+
+
+@pytest.mark.parametrize(
+    ("settings", "reads"),
+    [
+        (["job.products=fp8"], 0),
+        (["job.products=fp8", "job.scaling=current"], 1),
+        (["job.products=mxfp8"], 0),
+        (["job.products=nvfp4"], 1),
+    ],
+)
+def test_tensors_are_read_once_more_for_their_scale(settings: list[str], reads: int) -> None:
+    job = job_of("job.parallelism.context=1", "job.parallelism.data=8", "cluster.gpu.include=b200-sxm", *settings)
+    work = block_work(stage_blocks(job.model, 1)[0][1], job)
+    scales = [item for item in work.forward if isinstance(item, Operation) and item.name == "scale of input"]
+
+    inputs = 8192 * (4096 + 4096 + 4096 + 14336)  # of QKV, projection, up and down
+    assert sum(item.traffic for item in scales) == reads * 2 * inputs
+
+
+@pytest.mark.parametrize("context", [[], ["job.parallelism.context=1", "job.parallelism.data=8"]])
+def test_attention_in_8_bits_is_on_narrow_factors_at_its_own_rate(context: list[str]) -> None:
+    job = job_of(*context, "job.attention_products=fp8")
+    gpu = load("recipes", ["cluster.gpu.include=gb300"]).scenario.cluster.gpu
+    work = block_work(stage_blocks(job.model, 1)[0][1], job)
+    found = [
+        item
+        for item in (*work.forward, *work.backward)
+        if isinstance(item, Operation) and item.kernel in ("attention", "attention-gradient")
+    ]
+
+    assert {item.narrow for item in found} == {"fp8"}
+    times = [roofline_time(each, "bf16", gpu) for item in found for each in (item, replace(item, narrow=None))]
+    forward, backward = gpu.attention_forward or 1, gpu.attention_backward or 1
+    ahead, back = (gpu.narrow_attention_forward or 1) / forward, (gpu.narrow_attention_backward or 1) / backward
+    for item, eight, sixteen in zip(found, times[::2], times[1::2], strict=True):
+        rate = (back if item.kernel == "attention-gradient" else ahead) * gpu.peak["fp8"] / gpu.peak["bf16"]
+        assert (sixteen - gpu.kernel_latency) / (eight - gpu.kernel_latency) == pytest.approx(rate, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        (["job.scaling=current"], "job.scaling"),
+        (["job.products=mxfp8", "job.scaling=current"], "job.scaling"),
+        (["job.attention_products=fp8", "job.attention=unfused"], "job.attention_products"),
+    ],
+)
+def test_settings_without_effect_are_refused(settings: list[str], key: str) -> None:
+    with pytest.raises(ScenarioError, match=key):
+        job_of("cluster.gpu.include=b200-sxm", *settings)
 
 
 def test_attention_stays_within_packed_documents() -> None:

@@ -138,7 +138,7 @@ class _Rank:
         self.chunks = [(chunk.blocks, chunk.tensors, chunk.experts) for chunk in plan.chunks(stage)]
         self.alike = self.chunks, plan.gpu, plan.job
         self._clock = _Clock(plan, per_host)
-        beside = Beside(plan.gpu.overlap_slowdown, plan.links)
+        beside = Beside(plan.gpu.overlap_slowdown, plan.links, plan.job.product_overlap)
         lane = RankOps(self._clock, plan.placement, number, beside, plan.job.kernel_launch)
         self._compiler = RankCompiler(plan, lane, Pipeline(self._clock, chain, [0] * len(plan.stages)))
         self.split = self._compiler.split

@@ -45,12 +45,13 @@ SCALES = ((256, "below 256 GPUs"), (1024, "256 to 1k GPUs"), (4096, "1k to 4k GP
 # Attention as flash-attn 2 has it on H100, which Grok's recipes ask for (NVTE_FUSED_ATTN=0, NVIDIA/dgxc-benchmarking,
 # grok1/configure.sh): 370 and 322 TFLOPS (Shah et al., arXiv 2407.08608, figures 5 and 6)
 _FLASH_ATTENTION_2 = ("cluster.gpu.attention_forward=0.37", "cluster.gpu.attention_backward=0.33")
-# JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (remat_policy save_qkv_proj, maxtext/
-# configure.sh of the same repository)
-_MAXTEXT = ("job.launch=graph", "job.recompute=keep-qkv")
-# Of MLPerf's reference (rank 16 on qkv_proj and o_proj), whose submissions set MCORE_CUDA_GRAPH=1, and of NeMo's
-# fine-tuning recipes in performance mode (linear_qkv of nemo/collections/llm/recipes/llama3_8b.py, rank 8)
-_ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"]}', False: '{rank=8, targets=["qkv"]}'}
+# JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
+# repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
+_MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
+# Of MLPerf's submissions (NVIDIA/benchmarks/llama2_70b_lora of training_results_v5.0, train.py), which set
+# MCORE_CUDA_GRAPH=1, and of NeMo's fine-tuning recipes in performance mode (linear_qkv of nemo/collections/llm/recipes/
+# llama3_8b.py, rank 8)
+_ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"], dropout=true}', False: '{rank=8, targets=["qkv"]}'}
 # Tokens of a record of SQuAD (a paragraph, a question and its answer), of which sequences of fine-tuning are packed
 # (NVIDIA/NeMo, docs/source/performance/performance_summary.md; SquadDataModule of llama3/finetuning/llama3_finetune.py
 # of dgxc-benchmarking). U: some 200; this divides sequences
@@ -59,9 +60,14 @@ _SQUAD = 256
 # cpu_offloading_num_layers, NVIDIA-NeMo/Megatron-Bridge, scripts/performance/utils/overrides.py and configs). U: but
 # the up-projections of latent attention, 3 % of the products, activations of experts, and 5 of 32 layers on H100
 _BRIDGE = ("25.", "26.")
-# As v5.1's fine-tuning of Llama 2 (conf/megatron_gpt_peft_tuning_config.yaml of mlcommons/training_results_v5.1, and
-# what sets its variables), which keeps inputs of SwiGLU in 8 bits to that end (FP8_ACT)
-_TUNING = "v5.1", "llama2_70b_lora"
+# Nor do those of NeMo before (activations_checkpoint_granularity: null, conf/peft/llama/sft.yaml of NVIDIA/
+# NeMo-Framework-Launcher), whose optimizer keeps but the lower halves of fp32 weights beside bf16 ones
+# (store_param_remainders, megatron_base_model.py of NVIDIA/NeMo), nor MLPerf's fine-tuning of Llama 2 (conf/
+# megatron_gpt_peft_tuning_config.yaml of its submissions), which keeps inputs of SwiGLU in 8 bits (FP8_ACT)
+_NEMO, _TUNING = "24.", "llama2_70b_lora"
+# Attention in 8 bits: FP8_DPA=1 of that fine-tuning (config_common.sh), and of Llama 3.1 8B what reads
+# config_common_fp8attn.sh, single hosts in 4 bits and those of HPE; context parallelism keeps F16 there elsewhere
+_EIGHT = "v5.1 HPE, llama31_8b"
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 TABLES = ("dgxc", "megatron-bridge")
 
@@ -162,10 +168,10 @@ def published_run(record: np.void) -> PublishedRun:
         *_machine(gpu, gpus),
         f"job.model.include={name}",
         *([f"job.model.layers={layers}"] if (layers := _layers(record)) else []),
-        *([f"job.adapters={_ADAPTERS['llama2_70b' in run]}"] if adapted else []),
+        *([f"job.adapters={_ADAPTERS[_TUNING in run]}"] if adapted else []),
         *([f"job.model.positions={record['sequence']}"] if adapted else []),
-        *(["job.launch=graph"] if adapted and "llama2_70b" in run else []),
-        *([f"job.packed={_SQUAD}"] if "SFT" in run or (adapted and "llama2_70b" not in run) else []),
+        *(["job.launch=graph"] if _TUNING in run else []),
+        *([f"job.packed={_SQUAD}"] if "SFT" in run or (adapted and _TUNING not in run) else []),
         *(f"job.parallelism.{key}={value}" for key, value in degrees.items()),
         f"job.parallelism.virtual_stages={record['chunks']}",
         f"job.parallelism.expert={record['expert']}",
@@ -176,22 +182,41 @@ def published_run(record: np.void) -> PublishedRun:
         lines.append("job.product_overlap=true")
     if record["shards"]:
         lines += ["job.parallelism.zero=3", f"job.parallelism.replicate={max(data // int(record['shards']), 1)}"]
-        lines += _MAXTEXT if run.startswith("Maxtext") else ()
+        lines += ["job.launch=graph", f"job.recompute={_MAXTEXT[name]}"] if run.startswith("Maxtext") else []
     elif data * context > 1 and not adapted:
         lines += ["job.overlap=ddp", f"job.bucket={2 * max(_BUCKET, _BUCKET_PER_RANK * data * context)}B"]
     else:
         lines.append("job.parallelism.zero=0")
     if record["model"] == "grok-1" and gpu == "h100":
         lines += _FLASH_ATTENTION_2
-    if run.startswith(_BRIDGE) or all(part in run for part in _TUNING):
+    if run.startswith((*_BRIDGE, _NEMO)) or _TUNING in run:
         lines.append("job.recompute=none")
     if record["precision"] != "bf16":
-        lines.append(f"job.products={record['precision']}")
+        lines += _narrow(record, context)
     shape = "".join(
         f" {key}{value}" for key, value in zip(("TP", "CP", "PP"), (tensor, context, pipeline), strict=True)
     )
     text = f"{run}, {gpus} {gpu.upper()}, {record['precision']},{shape}, batch {record['global_batch']}"
     return PublishedRun(text, _SCENARIO, tuple(lines))
+
+
+def _narrow(record: np.void, context: int) -> list[str]:
+    """Say what is computed in 8 or 4 bits, and where scales come from.
+
+    Scales per tensor are of the tensor itself in Megatron-Bridge (``fp8_cs``) and in MLPerf v5.1 (``FP8_RECIPE``
+    ``tensorwise``) but for fine-tuning, of earlier iterations elsewhere. Fine-tuning trades heads for sequences
+    (``cp_comm_type`` ``a2a``).
+    """
+    run, precision = str(record["run"]), str(record["precision"])
+    tuning = _TUNING in run
+    lines = [f"job.products={precision}"]
+    if precision == "fp8" and not tuning and run.startswith((*_BRIDGE, "v5.1")):
+        lines.append("job.scaling=current")
+    if tuning or run == _EIGHT or ("llama31_8b" in run and precision == "nvfp4"):
+        lines.append("job.attention_products=fp8")
+    if tuning and context > 1:
+        lines.append("job.parallelism.context_method=ulysses")
+    return lines
 
 
 def _layers(record: np.void) -> int:
