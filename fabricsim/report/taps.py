@@ -42,15 +42,16 @@ def queues(packets: Packets, title: str) -> Figure:
     figure = style.new_figure(0.7 + 0.68 * len(shown))
     panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
     unit, scale = style.time_unit(_last(shown))
-    size, bytes_per = _size_unit(max(float(tap.value.max()) for tap in shown))
     for axes, tap in zip(panels, shown, strict=True):
+        size, bytes_per = _size_unit(float(tap.value.max()))
         _depth(axes, tap, scale, bytes_per)
-        own, bytes_per_own = _size_unit(float(tap.value.max()))
-        style.panel_title(axes, tap.of, f"deepest {tap.value.max() / bytes_per_own:.3g} {own}")
+        style.panel_title(axes, tap.of, f"deepest {tap.value.max() / bytes_per:.3g} {size}")
+        axes.set_ylabel(size)
         axes.set_ylim(bottom=0)
     panels[0].set_xlim(left=0)
     panels[-1].set_xlabel(f"Time ({unit})")
-    figure.supylabel(f"Queue ({size})", fontsize="medium")
+    figure.align_ylabels(panels)
+    figure.supylabel("Queue", fontsize="medium")
     some = f"; {len(shown)} of {len(used)} queues, the deepest of each tier first" if len(shown) < len(used) else ""
     figure.suptitle(f"{title}{some}", wrap=True)
     style.legend(figure)
@@ -74,7 +75,7 @@ def _depth(axes: Axes, tap: Tap, scale: float, bytes_per: float) -> None:
         axes.fill_between(time, depth, color=colour, alpha=0.35, linewidth=0)
         axes.plot(time, depth, color=colour, linewidth=0.7)
         return
-    edges, least, mean, most = _bands(time, depth)
+    edges, least, mean, most = _bands(time, depth, falls=True)
     axes.stairs(most, edges, baseline=least, fill=True, color=colour, alpha=0.35, linewidth=0, label="least to most")
     axes.stairs(mean, edges, baseline=None, color=colour, linewidth=0.9, label="mean over time")
 
@@ -140,20 +141,24 @@ def _size_unit(largest: float) -> tuple[str, float]:
 
 
 def _bands(
-    time: NDArray[np.float64], value: NDArray[np.float64]
+    time: NDArray[np.float64], value: NDArray[np.float64], *, falls: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Cut what has many points into stretches of time: their edges; least, mean over time, and greatest value of each.
 
-    A value holds until the next point, so a stretch begins with the last of the one before.
+    A value holds until the next point, or `falls` to it evenly, as a queue does; so a stretch begins with what the one
+    before ends with.
     """
     edges = np.linspace(time[0], max(time[-1], time[0] + 1e-9), STRETCHES + 1)
-    first = np.searchsorted(time, edges[:-1], side="right") - 1
-    held = value[np.maximum(first, 0)]
+    before = np.maximum(np.searchsorted(time, edges, side="right") - 1, 0)
+    held = np.interp(edges, time, value) if falls else value[before]
     order = np.argsort(np.concatenate([edges[:-1], time]), kind="stable")
-    level = np.concatenate([held, value])[order]
+    level = np.concatenate([held[:-1], value])[order]
     begins = np.flatnonzero(order < STRETCHES)
     least, most = np.minimum.reduceat(level, begins), np.maximum.reduceat(level, begins)
-    total = np.concatenate([[0.0], np.cumsum(value[:-1] * np.diff(time))])
-    before = np.searchsorted(time, edges, side="right") - 1
-    upto = total[before] + value[before] * (edges - time[before])
+    following = value[:-1]
+    if falls:
+        following = (value[:-1] + value[1:]) / 2
+        least, most = np.minimum(least, held[1:]), np.maximum(most, held[1:])
+    total = np.concatenate([[0.0], np.cumsum(following * np.diff(time))])
+    upto = total[before] + (value[before] + held) / 2 * (edges - time[before])
     return edges, least, np.clip(np.diff(upto) / np.diff(edges), least, most), most

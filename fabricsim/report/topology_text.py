@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from fabricsim.topology.bill import Bill
     from fabricsim.topology.inventory import Inventory
 
+_WHOLE = 1000.0  # Gb/s from which on no part of one is shown
+
 
 def topology_text(name: str, found: Inventory) -> RenderableType:
     """Tell switches, cables, transceivers and tiers.
@@ -33,9 +35,13 @@ def topology_text(name: str, found: Inventory) -> RenderableType:
     tiers = FittedTable("tiers", ("switches", "Gb/s down", "Gb/s up", "down : up"))
     for tier in found.tiers:
         ratio = "" if tier["oversubscription"] is None else f"{tier['oversubscription']:.3g} : 1"
-        rates = (f"{tier[key]:,.6g}" if tier[key] else "" for key in ("down_gbps", "up_gbps"))
+        rates = (_rate(tier[key]) for key in ("down_gbps", "up_gbps"))
         tiers.add_row(tier["name"], f"{tier['switches']:,}", *rates, ratio)
     return Group(Text(f"{name}: {headline(found)}"), switches, cables, tiers, Text(_transceivers(found)))
+
+
+def _rate(gbps: float | None) -> str:
+    return "" if not gbps else f"{gbps:,.0f}" if gbps >= _WHOLE else f"{gbps:.4g}"
 
 
 def headline(found: Inventory) -> str:

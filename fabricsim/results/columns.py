@@ -243,7 +243,7 @@ LOG_FLOWS = ColumnGroup(
 TAP_TIME = Column("time", "i8", "ps", "when the value was reached")
 """In a group ``series/tapN`` each."""
 TAP_VALUES = {
-    "queue": Column("value", "f8", "B", "waiting before the wire, the packet being sent included"),
+    "queue": Column("value", "f8", "B", "waiting, with the packet being sent; falls evenly to the next"),
     "window": Column("value", "f8", "packets", "congestion window"),
     "pace": Column("value", "f8", "B/s", "rate at which the flow may send"),
 }

@@ -49,6 +49,21 @@ def test_queue_is_drawn_in_its_unit_and_names_the_deepest(packets: Packets) -> N
     assert axes.get_title(loc="right") == "deepest 64 kB"
 
 
+def test_a_queue_that_drains_with_nothing_coming_falls_evenly(packets: Packets) -> None:
+    """It has points only for what comes, so none between the last arrival and the time at which it is empty."""
+    filling = np.linspace(0, 8e6, MOST_POINTS + 1)
+    time = np.append(np.arange(len(filling)), len(filling) * 4) * MS
+    (axes,) = queues(replace(packets, taps=(Tap("queue", "x", time, np.append(filling, 0.0)),)), "x").axes
+    band, mean = (patch.get_data() for patch in axes.patches)
+
+    middle = (mean.edges[:-1] + mean.edges[1:]) / 2
+    expected = np.interp(middle, time / (1000 * MS), np.append(filling, 0.0) / 1e6)  # s, MB
+    away = np.abs(middle - MOST_POINTS / 1000) > mean.edges[1]  # not at the peak
+    assert np.allclose(mean.values[away], expected[away], atol=1e-9)
+    assert np.all(band.baseline <= mean.values)
+    assert np.all(mean.values <= band.values)
+
+
 def test_too_many_points_are_a_band_with_the_mean_over_time(packets: Packets) -> None:
     depth = np.tile([0.0, 2e6, 2e6, 0.0], 5 * MOST_POINTS)
     depth[1234] = 5e6

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.report.trace_events.lines import Template
-    from fabricsim.results.packets import Packets
+    from fabricsim.results.packets import Packets, Tap
     from fabricsim.results.result import RunRecord, Series
 
 MOST_LINKS = 64
@@ -49,7 +49,16 @@ def taps(packets: Packets, pid: int) -> Iterator[memoryview]:
     """Write what was tapped."""
     for tap in packets.taps:
         unit, scale = _UNITS[tap.kind]
-        yield from _counter(f"{tap.kind} {tap.of}", unit, pid, tap.time, tap.value * scale)
+        time, value = _falling(tap) if tap.kind == "queue" and len(tap.time) else (tap.time, tap.value)
+        yield from _counter(f"{tap.kind} {tap.of}", unit, pid, time, value * scale)
+
+
+def _falling(tap: Tap) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Enter what is left of a queue between its points, as counters hold their values and queues fall evenly."""
+    between = np.linspace(tap.time[0], tap.time[-1], _STRETCHES, dtype=np.int64)
+    time = np.concatenate([tap.time, between])
+    order = np.argsort(time, kind="stable")
+    return time[order], np.concatenate([tap.value, np.interp(between, tap.time, tap.value)])[order]
 
 
 def _counter(
