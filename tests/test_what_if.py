@@ -220,6 +220,7 @@ CHECKS: dict[str, Callable[[Rows], None]] = {
 
 def test_each_what_if_of_the_page_is_checked() -> None:
     assert list(COMMANDS) == list(CHECKS)
+    assert PAGE.count("$ fabricsim ") == len(CHECKS)
 
 
 @pytest.mark.slow

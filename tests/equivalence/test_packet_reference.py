@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,6 +18,11 @@ CASES = int(os.environ.get("FABRICSIM_CASES", "108"))
 CHUNK = 36
 SHRINKING = ("cubic", "dctcp", "swift", "swift", "timely")
 """Laws of which some reduce windows often."""
+
+
+@cache
+def _drawn(seed: int) -> packet_runs.Trace:
+    return packet_runs.Compiled(packet_cases.draw(seed)).run()
 
 
 def _first_difference(ours: list[tuple[int, ...]], theirs: list[tuple[int, ...]]) -> str:
@@ -93,7 +99,7 @@ def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_cr
 )
 def test_windows_calendar_and_fetching_do_not_matter(*, window: int, calendar: bool, many: bool) -> None:
     for seed in range(CHUNK):
-        expected = packet_runs.Compiled(packet_cases.draw(seed)).run()
+        expected = _drawn(seed)
         found = packet_runs.Compiled(packet_cases.draw(seed), window=window, calendar=calendar, many=many).run()
         assert found == expected, f"seed {seed}"
         unseen = packet_runs.Compiled(packet_cases.draw(seed), window=window, calendar=calendar, logged=False).run()
@@ -107,7 +113,7 @@ def test_cases_are_eventful() -> None:
     dropped = delivered = posted = 0
     for seed in range(2 * CHUNK):
         case = packet_cases.draw(seed)
-        trace = packet_runs.Compiled(case).run()
+        trace = _drawn(seed)
         totals = [sum(column) for column in zip(totals, *trace.counters, strict=True)]
         dropped += sum(entry[-1] == DROPPED for entry in trace.log)
         delivered, posted = delivered + len(trace.deliveries), posted + len(case.posts)

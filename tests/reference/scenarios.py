@@ -21,6 +21,13 @@ LINK_PS = 500_000
 """Propagation over every ideal cable (100 m at 5 ns/m), ps."""
 WHOLE = "1TiB"
 """A chunk that no buffer of a test exceeds: one round."""
+QUICKER = {
+    "gpt3-175b": ["job.global_batch=256"],
+    "llama3-405b": ["job.parallelism.virtual_stages=1"],
+    "rail-only": ["job.global_batch=128"],
+    "what-if-leaf-spine": ["job.global_batch=8", "job.model.layers=4"],
+}
+"""What makes shipped scenarios quick that take seconds."""
 
 
 _GPU = {

@@ -18,9 +18,8 @@ from fabricsim.scenario import library
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.units import human_seconds
+from tests.reference.scenarios import QUICKER
 
-SLOW = {"gpt3-175b": ["job.global_batch=256"], "what-if-leaf-spine": ["job.global_batch=8", "job.model.layers=4"]}
-"""What makes scenarios quick that take seconds."""
 TRACES = {
     "kineto/dlrm_kineto.tar.gz": ("pinnacles", "rdma-100g", ["cluster.gpus_per_host=1"]),
     "kineto/nccl_parser_config_nccl_data.json.gz": ("dgx-a100", "rdma-200g", []),
@@ -37,7 +36,7 @@ def _jobs() -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _jobs())
 def test_a_shipped_scenario_has_one_answer(name: str) -> None:
-    assert_one_answer(pipeline.simulate(pipeline.load(name, SLOW.get(name, []))))
+    assert_one_answer(pipeline.simulate(pipeline.load(name, QUICKER.get(name, []))))
 
 
 def test_several_jobs_have_one_answer() -> None:

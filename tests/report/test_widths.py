@@ -25,11 +25,11 @@ from fabricsim.traces.inspecting import inspect
 from fabricsim.workload.tally import plan_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
 from fabricsim.workload.volumes import closed_forms
+from tests.reference.scenarios import QUICKER
 
 LARGE = ("gpt3-175b", "llama3-405b", "megatron-a100", "megatron-vtrain", "rail-only")
 WIDTHS = (60, 80, 200)
 WIDE = 1000
-SMALL = {"gpt3-175b": ["job.global_batch=256"], "what-if-leaf-spine": ["job.global_batch=8", "job.model.layers=4"]}
 
 
 def printed(what: RenderableType, width: int) -> str:
@@ -55,7 +55,7 @@ def assert_holds(what: RenderableType) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in library.names("scenarios") if load(name).scenario.job is not None])
 def test_reports_of_shipped_scenarios_hold(name: str) -> None:
-    loaded = load(name, SMALL.get(name, []))
+    loaded = load(name, QUICKER.get(name, []))
     summary = summarise(simulate(loaded))
     assert_holds(summary_text(summary))
     assert_holds(comparison_table([summary, {**summary, "transport": "ipoib-100g"}]))
