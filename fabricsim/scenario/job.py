@@ -122,8 +122,9 @@ class Job(Spec):
     of dense layers (``--recompute-modules mlp`` of Megatron-LM), ``"keep-qkv"`` all of them but queries, keys and
     values, which are kept (``remat_policy: save_qkv_proj`` of MaxText), ``"keep-attention"`` its projection besides
     (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes them in
-    one kernel that keeps no scores (FlashAttention). With ``elementwise = "separate"`` what lies between products is
-    not fused: each operation is a kernel, as in TensorFlow without XLA. With ``fused_accumulation`` the products that
+    one kernel that keeps no scores (FlashAttention). What lies between products is fused, or with
+    ``elementwise = "operators"`` each operator of a framework is a kernel, with ``"separate"`` each operation, as in
+    TensorFlow without XLA. With ``fused_accumulation`` the products that
     give gradients of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Without
     ``tensor_overlap`` the tensor-parallel all-reduce of the gradient of an input comes behind the gradient of the
     weight, not beside it. With ``product_overlap`` (sequence parallelism with the user buffers of Transformer Engine)
@@ -158,7 +159,7 @@ class Job(Spec):
         default_factory=_since("none", "full")
     )
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
-    elementwise: Literal["fused", "separate"] = "fused"
+    elementwise: Literal["fused", "operators", "separate"] = "fused"
     fused_accumulation: bool = Field(default_factory=_since(modern=True, before=False))
     tensor_overlap: bool = True
     product_overlap: bool = False

@@ -267,8 +267,8 @@ def _megatron(job: Job) -> Iterator[Mistake]:
 
 
 def _separate(job: Job) -> Iterator[Mistake]:
-    if job.elementwise == "separate" and job.model.family not in ("bert", "gpt"):
-        problem = f'"separate" knows what lies between the products of a bert or gpt, not of a {job.model.family}'
+    if job.elementwise != "fused" and job.model.family not in ("bert", "gpt"):
+        problem = f'"{job.elementwise}" knows what lies between products of a bert or gpt, not of a {job.model.family}'
         yield Mistake("job.elementwise", problem, 'set it to "fused"')
 
 

@@ -1,6 +1,7 @@
 """BERT-base on one to four hosts of eight V100 with 100 Gb/s InfiniBand, by seven frameworks, after DLPerf.
 
-Nothing is fitted to a row. One description serves all frameworks but PyTorch, whose kernels Python issues one by one.
+Nothing is fitted to a row. One description serves all frameworks but for what their sources say: which operations are
+kernels of their own, the precision of gradients, when they are reduced, and that Python issues PyTorch's kernels.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 _SCENARIO = "dlperf"
 _PER_HOST = 8
+_WHOLE_GRADIENTS = ("TensorFlow", "NVIDIA TensorFlow", "OneFlow", "MindSpore")
+"""Frameworks that cast weights of 32 bits in the graph, so that gradients are cast back before they are reduced."""
+_ALL_AT_ONCE = ("job.overlap=none", "job.flatten_gradients=true")
+"""DistributedDataParallel of APEX with buckets of at least 250 million elements: run_pretraining.py of NVIDIA."""
 
 
 def rows() -> list[Published]:
@@ -48,13 +53,20 @@ def published_run(record: np.void) -> PublishedRun:
         f"job.global_batch={batch * gpus}",
         f"job.precision={record['precision']}",
         f"job.launch={'eager' if 'PyTorch' in framework else 'graph'}",
-        f"job.elementwise={'separate' if 'TensorFlow' in framework and record['fused'] != 'yes' else 'fused'}",
+        f"job.elementwise={_elementwise(framework, compiled=record['fused'] == 'yes')}",
     )
-    lines += (
-        ("job.overlap=ddp",) if gpus > 1 else ("cluster.gpus_per_pcie_switch=1", "cluster.nic_below_gpu_switch=false")
-    )
+    if record["precision"] == "fp16" and framework in _WHOLE_GRADIENTS:
+        lines += ("job.gradient_precision=fp32",)
+    if gpus == 1:
+        lines += ("cluster.gpus_per_pcie_switch=1", "cluster.nic_below_gpu_switch=false")
+    else:
+        lines += _ALL_AT_ONCE if "PyTorch" in framework else ("job.overlap=ddp",)
     compiled = ", compiled" if record["fused"] == "yes" else ""
     return PublishedRun(f"{framework}{compiled}, {gpus} GPUs, {record['precision']}, batch {batch}", _SCENARIO, lines)
+
+
+def _elementwise(framework: str, *, compiled: bool) -> str:
+    return "fused" if compiled else "separate" if "TensorFlow" in framework else "operators"
 
 
 @cache  # frameworks ran the same job

@@ -203,7 +203,7 @@ def _softmax(tape: Tape, core: Core, *, stored: int) -> None:
     """
     both_ways = Pass(1, 1), Pass(1, 1)
     together = tape.width == FP32 or core.batch * core.heads % _FUSED_TOGETHER == 0
-    if together or tape.job.elementwise == "separate":
+    if together or tape.job.elementwise != "fused":
         tape.stream("softmax", core.scores, Pass(1, 1), Pass(2, 1), stored=stored, kernel="function")
         return
     cast = Operation("cast scores", 0, core.scores * (tape.width + FP32))

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fabricsim.workload.adapters import TARGETS, trained
-from fabricsim.workload.separate import SEPARATE, Elementwise
+from fabricsim.workload.separate import Elementwise, in_place_of
 from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait, Work
 
 if TYPE_CHECKING:
@@ -110,11 +110,9 @@ class Tape:
     ) -> None:
         """Record a kernel that streams through memory, or those in its place; `stored` bytes per element are kept."""
         width = width if width is not None else self.width
-        if self.job.elementwise == "separate" and name in SEPARATE:
-            for part in SEPARATE[name]:
-                self._part(part, elements, width, elements * part.kept * width)
-        else:
-            self._part(Elementwise(name, forward, backward, kernel=kernel), elements, width, elements * stored)
+        fused = Elementwise(name, forward, backward, kernel=kernel)
+        for part, own in in_place_of(fused, self.job.elementwise, width):
+            self._part(part, elements, own, elements * (stored if part is fused else part.kept * own))
 
     def _part(self, part: Elementwise, elements: int, width: int, stored: int) -> None:
         moves = [each for each in part.backward if not (each.weight and self.frozen)]

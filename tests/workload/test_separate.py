@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabricsim.workload.separate import SEPARATE
+from fabricsim.workload.separate import Elementwise, in_place_of
 from fabricsim.workload.work import Operation
 from tests.reference.jobs import make_job
 from tests.workload.test_parallel_work import work_of
@@ -26,7 +26,8 @@ class Counted:
 
 
 def forward_of(name: str) -> list[tuple[int, int]]:
-    return sorted((part.forward.reads, part.forward.writes) for part in SEPARATE[name] if part.forward)
+    parts = [part for part, _ in in_place_of(Elementwise(name, None), "separate", 4)]
+    return sorted((part.forward.reads, part.forward.writes) for part in parts if part.forward)
 
 
 def test_gelu_reads_and_writes_as_its_formula_does() -> None:
@@ -49,9 +50,29 @@ def test_a_layer_norm_reads_and_writes_as_its_formula_does() -> None:
 
 def test_fused_and_separate_layers_have_the_same_products() -> None:
     fused, separate = (
-        [item for item in work_of(make_job(elementwise=how)).forward if isinstance(item, Operation)]
+        [item for item in work_of(make_job(elementwise=how, precision="fp32")).forward if isinstance(item, Operation)]
         for how in ("fused", "separate")
     )
     assert sum(each.flops for each in fused) == sum(each.flops for each in separate)
     assert sum(each.traffic for each in fused) < sum(each.traffic for each in separate)
     assert len(separate) == len(fused) + 2 + 2 * 7 + 8 + 4 + 4 + 2 * 6  # QKV, norms, GELU, softmax, dropout, residuals
+
+
+def test_operators_lie_between_fused_kernels_and_single_operations() -> None:
+    traffic = [
+        sum(each.traffic for each in work_of(make_job(elementwise=how)).forward if isinstance(each, Operation))
+        for how in ("fused", "operators", "separate")
+    ]
+    assert traffic == sorted(set(traffic))
+
+
+def test_mixed_precision_has_gelu_norms_and_residual_sums_in_32_bits_with_casts_around_them() -> None:
+    half, whole = (
+        {item.name: item.traffic for item in work.forward if isinstance(item, Operation)}
+        for work in (work_of(make_job(elementwise="separate", precision=width)) for width in ("fp16", "fp32"))
+    )
+    for name in ("tanh", "variance", "plus residual"):
+        assert half[name] == whole[name]
+    assert half["softmax"] == whole["softmax"] // 2
+    assert half["cast to 16 bits"] in (half["tanh"] * 6 // 8, half["variance"] * 6 // 4)  # 4 bytes read, 2 written
+    assert "cast to 16 bits" not in whole
