@@ -14,7 +14,7 @@ Gradients are those that TensorFlow registers for each operation (``math_grad.py
 nobody uses; a gradient that comes back by several ways is summed by ``AddN``.
 
 With 16 bits, GELU, layer norms and sums with the residual are in 32 bits, with casts around them: "Use float32 in keras
-layer norm and the gelu activation" (official/nlp/modeling/layers/transformer.py of the garden, r2.3). Where a graph is
+layer norm and the gelu activation" (official/nlp/modeling/layers/transformer.py of the garden, r2.3). If a graph is
 rewritten, the same comes of ``Pow`` and ``Mean`` among the denied operations, and of what follows on them up to the
 next product (tensorflow/core/grappler/optimizers/auto_mixed_precision_lists.h). Biases, dropout outside of attention
 and gradients of softmax are in 32 bits there, too, and in 16 here.
@@ -124,7 +124,7 @@ _OPERATORS = {
     "QKV join and bias": (_BIAS, Elementwise("transpose", _ONE, (_ONE,))),
     "bias-dropout-residual": (_BIAS, _DROPPED, Elementwise("plus residual", _TWO)),
 }
-"""The same where a framework has GELU, layer norms, softmax and dropout as one kernel each."""
+"""The same if a framework has GELU, layer norms, softmax and dropout as one kernel each."""
 
 _TABLES: Mapping[str, Mapping[str, tuple[Elementwise, ...]]] = {"separate": SEPARATE, "operators": _OPERATORS}
 
