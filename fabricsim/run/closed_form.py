@@ -171,6 +171,8 @@ class _Model:
             elif isinstance(item, Wait):
                 exposed += max(0.0, hidden - seconds(beside.alone))
                 hidden = 0.0
+            else:
+                exposed, span = exposed + seconds(span.alone), EMPTY
         return seconds(span.alone) + exposed
 
     def _exchange(self, stage: int, item: Exchange) -> float:

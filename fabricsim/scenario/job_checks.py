@@ -174,10 +174,23 @@ def _no_experts(job: Job) -> Iterator[Mistake]:
         "parallelism.expert": job.parallelism.expert > 1,
         "capacity_factor": job.capacity_factor is not None,
         "expert_imbalance": job.expert_imbalance > 1,
+        "expert_kernels": job.expert_kernels != "grouped",
+        "recorded": "router" in job.recorded,
     }
     for key, given in settings.items():
         if given:
             yield Mistake(f"job.{key}", problem, "take it out")
+
+
+def _records(job: Job) -> Iterator[Mistake]:
+    if job.recorded and job.launch == "graph":
+        yield Mistake("job.recorded", "has no effect: with launch = 'graph' all is recorded", "take it out")
+    if job.expert_kernels in {"all-to-all", "flex"} and job.launch == "graph":
+        problem = f"{job.expert_kernels!r} needs the host, which launch = 'graph' leaves out"
+        yield Mistake("job.expert_kernels", problem, "use 'fused' or 'grouped', or launch = 'eager'")
+    if job.expert_overlap and job.parallelism.expert == 1:
+        problem = "has no effect: job.parallelism.expert is 1, so that experts have no all-to-alls"
+        yield Mistake("job.expert_overlap", problem, "take it out")
 
 
 def _experts(job: Job) -> Iterator[Mistake]:
@@ -293,6 +306,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _tensor,
     _context,
     _no_experts,
+    _records,
     _experts,
     _latent,
     _adapters,

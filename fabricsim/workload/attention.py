@@ -87,6 +87,7 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool) -> None
     model, tensor = job.model, job.parallelism.tensor
     hidden, width, keys = model.hidden, attention_width(model) // tensor, key_width(model) // tensor
     tokens, biased = tape.tokens(sequence), model.family != "llama"
+    tape.recorded = "attention" in job.recorded
     branch(tape, tokens * hidden)
     layer_norm(tape, tokens * hidden)
     if model.latent is not None:
@@ -106,6 +107,7 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool) -> None
         _ulysses(tape, core)
     tape.row("projection", (tokens, width, hidden))
     residual(tape, tokens * hidden)
+    tape.recorded = False
 
 
 def cross_attention(tape: Tape, job: Job) -> None:

@@ -13,34 +13,63 @@ for it in the exchange that follows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, up_projections
 from fabricsim.workload.tape import FP32
-from fabricsim.workload.work import Exchange, Pass
+from fabricsim.workload.work import Exchange, Level, Operation, Pass, Wait
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.tape import Tape
 
 
+_ROUTING = {"all-to-all": 31, "flex": 17}
+"""Kernels that route tokens in a forward pass, if the host issues products of experts one by one: 72 before routing was
+fused, then 31, with a dispatcher that prepares itself 17 (NVIDIA/Megatron-LM, docs/discussions/deepseek-v3-gb200-
+optimization, sections 2.1.4 and 2.2.1)."""
+_LISTED = 3  # of these are listed one by one
+
+
+def expert_layer(tape: Tape, job: Job, attention: Callable[[], None]) -> None:
+    """Record attention and experts; if all-to-alls overlap, those of another micro-batch run beside each of both.
+
+    Forward and backward passes of two micro-batches take turns then (``overlap_moe_expert_parallel_comm`` of
+    Megatron-LM); what runs beside an all-to-all is taken to be a half of the same layer.
+    """
+    for part in (attention, partial(experts, tape, job, job.sequence)):
+        if job.expert_overlap and job.parallelism.expert > 1:
+            beside = replace(_all_to_all(tape, job), asynchronous=True)
+            tape.step([beside], [Wait()])
+            part()
+            tape.step([Wait()], [beside])
+        else:
+            part()
+
+
 def experts(tape: Tape, job: Job, sequence: int) -> None:
     """Record the sublayer of experts for sequences of `sequence` tokens."""
     mixture, hidden = experts_of(job.model), job.model.hidden
     tokens = tape.tokens(sequence)
+    tape.recorded = "router" in job.recorded
     branch(tape, tokens * hidden)
     layer_norm(tape, tokens * hidden)
     own = tape.own(tokens)
     _route(tape, job, own)
-    copies = own * mixture.per_token * hidden
-    tape.stream("order by expert", copies, Pass(1, 1), Pass(1, 1))
-    dispatched = math.ceil(copies * load(job))
-    _exchange(tape, dispatched)
+    moved = own * mixture.per_token * hidden
+    tape.stream("order by expert", moved, Pass(1, 1), Pass(1, 1))
+    tape.recorded = False
+    if job.expert_kernels in _ROUTING:
+        tape.step([Level()], [])  # the host needs the tokens of each expert
+    _exchange(tape, job)
     _grouped(tape, job, math.ceil(tokens * mixture.per_token * load(job)))
-    _exchange(tape, dispatched)
-    tape.stream("weight and add up", copies, Pass(1, 0), Pass(1, 1), stored=tape.width)
+    _exchange(tape, job)
+    tape.stream("weight and add up", moved, Pass(1, 0), Pass(1, 1), stored=tape.width)
     if mixture.shared:
         network(tape, job, tokens, mixture.shared * expert_width(job.model))
         tape.stream("add shared experts", own * hidden, Pass(2, 1))
@@ -60,11 +89,27 @@ def _route(tape: Tape, job: Job, tokens: int) -> None:
     tape.plain = False
     tape.stream("router softmax", tokens * count, Pass(1, 1), Pass(2, 1), stored=FP32, width=FP32, kernel="function")
     tape.stream("choice of experts", tokens * count, Pass(1, 1), Pass(1, 1), width=FP32)
+    if job.expert_kernels in _ROUTING:
+        tape.step([Operation("count tokens", 0, 0)] * (_ROUTING[job.expert_kernels] - _LISTED), [])
 
 
-def _exchange(tape: Tape, elements: int) -> None:
-    if tape.job.parallelism.expert > 1:
-        exchange = Exchange("all_to_all", "expert", elements * tape.width)
+def copies(job: Job) -> float:
+    """Count how often a token is sent: to each of its experts, or once to each rank that has some of them."""
+    mixture, ranks = experts_of(job.model), job.parallelism.expert
+    if job.expert_kernels not in {"flex", "fused"}:
+        return mixture.per_token
+    others, chosen = mixture.count - mixture.count // ranks, mixture.per_token
+    return ranks * (1 - math.comb(others, chosen) / math.comb(mixture.count, chosen))
+
+
+def _all_to_all(tape: Tape, job: Job) -> Exchange:
+    elements = tape.own(tape.tokens(job.sequence)) * copies(job) * job.model.hidden * load(job)
+    return Exchange("all_to_all", "expert", math.ceil(elements) * tape.width)
+
+
+def _exchange(tape: Tape, job: Job) -> None:
+    if job.parallelism.expert > 1 and not job.expert_overlap:
+        exchange = _all_to_all(tape, job)
         tape.step([exchange], [exchange])
 
 
@@ -79,8 +124,19 @@ def _grouped(tape: Tape, job: Job, rows: int) -> None:
         tape.step([gather], [add])
     elif tape.tensor > 1:
         tape.step([], [Exchange("all_reduce", "tensor", size)])
+    sorts, fused = job.expert_kernels == "all-to-all" and local > 1, job.expert_kernels == "fused"
+    if sorts:
+        tape.stream("sort by expert", rows * hidden, Pass(1, 1), Pass(1, 1))
+    tape.apart = local - 1 if job.expert_kernels in _ROUTING else 0
     up = (each, hidden, up_projections(job.model) * inner)
-    tape.linear("experts up", up, batch=local, stored=rows * hidden)
-    activation(tape, job, rows * inner)
-    tape.linear("experts down", (each, inner, hidden), batch=local, stored=rows * inner)
+    tape.linear("experts up", up, batch=local, stored=rows * hidden, turned="gradient" if fused else "")
+    if fused:  # within the products, whose results it stands in for
+        tape.stored += up_projections(job.model) * tape.width * rows * inner
+    else:
+        activation(tape, job, rows * inner)
+    down, turned = (each, inner, hidden), "input" if fused else ""
+    tape.linear("experts down", down, batch=local, stored=rows * inner, turned=turned)
+    tape.apart = 0
+    if sorts:
+        tape.stream("sort by rank", rows * hidden, Pass(1, 1), Pass(1, 1))
     tape.sum_up(rows * hidden)

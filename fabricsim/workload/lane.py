@@ -9,7 +9,7 @@ from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.issue import EMPTY, Span, collective, waited
 from fabricsim.workload.links import shares
 from fabricsim.workload.program import Call
-from fabricsim.workload.work import Exchange, Wait
+from fabricsim.workload.work import Exchange, Level, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,6 +111,8 @@ class RankOps:
             elif isinstance(item, Wait):
                 self.wait(self._outstanding)
                 self._outstanding = []
+            elif isinstance(item, Level):
+                self.begin()
             else:
                 self._exchange(item, timer)
 
@@ -119,7 +121,7 @@ class RankOps:
         group = self.group(item.dimension)
         if len(group) == 1:
             return 0.0
-        counted = self.slowed.buffers and item.dimension == "tensor"
+        counted = item.dimension == "expert" or (self.slowed.buffers and item.dimension == "tensor")
         return self.slowed.seconds(item.collective, group, item.size) if counted else inf
 
     def _exchange(self, item: Exchange, timer: str) -> None:

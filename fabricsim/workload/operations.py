@@ -37,10 +37,11 @@ elements per token are left out.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.workload.attention import cross_attention, self_attention
-from fabricsim.workload.experts import experts
+from fabricsim.workload.experts import expert_layer
 from fabricsim.workload.feed_forward import mlp
 from fabricsim.workload.heads import embedding, head
 from fabricsim.workload.norms import layer_norm
@@ -77,8 +78,8 @@ def block_work(block: Block, job: Job) -> Work:
         self_attention(tape, job, job.sequence, causal=job.model.family in _CAUSAL)
         mlp(tape, job, job.sequence)
     elif block.kind == "expert-layer":
-        self_attention(tape, job, job.sequence, causal=job.model.family in _CAUSAL)
-        experts(tape, job, job.sequence)
+        attention = partial(self_attention, tape, job, job.sequence, causal=job.model.family in _CAUSAL)
+        expert_layer(tape, job, attention)
     elif block.kind == "encoder-norm":
         layer_norm(tape, tape.tokens(job.sequence) * job.model.hidden)
     elif block.kind == "decoder-embedding":

@@ -32,6 +32,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS
 from fabricsim.workload.issue import Span, kernel, row
@@ -77,12 +78,19 @@ def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
     Raises KeyError if the GPU has no peak for the job's precision (`JobPlan` checks that first).
     """
     running = sum(_device_times(operations, job, gpu))
-    return max(running, job.kernel_launch * len(operations))
+    return max(running, sum(host_time(operation, job) for operation in operations))
 
 
 def kernels_span(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Span:
     """Put kernels that follow one another in a row; see `operations_time`."""
-    return row(kernel(time, job.kernel_launch) for time in _device_times(operations, job, gpu))
+    times = _device_times(operations, job, gpu)
+    return row(kernel(time, host_time(operation, job)) for time, operation in zip(times, operations, strict=True))
+
+
+def host_time(operation: Operation, job: Job) -> int:
+    """Time that the host takes to issue an operation, ps."""
+    recorded = min(job.kernel_launch, KERNEL_LAUNCH["graph"])
+    return (recorded if operation.recorded else job.kernel_launch) + operation.more
 
 
 def _device_times(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Iterator[int]:

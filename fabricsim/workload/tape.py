@@ -23,6 +23,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.workload.adapters import TARGETS, trained
 from fabricsim.workload.separate import Elementwise, in_place_of
 from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait, Work
@@ -43,6 +44,13 @@ NARROW_BYTES = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 Microscaling Formats 1.0; NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv 2509.25149)."""
 
 FP32 = 4
+
+EXPERT_LAUNCH = 33_400_000
+"""Time of the host for the product of one expert, ps, where Transformer Engine hands cuBLAS one after the other.
+
+Eight of 128 tokens, 2048 x 2048, take 267 us on Blackwell, of which a single kernel for all needs 69 (NVIDIA/
+TransformerEngine, pull request 3134, row "pure").
+"""
 
 
 def decoder_sequence(job: Job) -> int:
@@ -71,6 +79,8 @@ class Tape:
         self.stored = 0
         self.plain = False  # whether products stay in the job's precision: those of embedding, head and router
         self.frozen = job.adapters is not None  # whether weights have no gradients
+        self.recorded = False  # whether kernels are part of a CUDA graph
+        self.apart = 0  # experts whose products the host issues behind that of the first
         self._steps: list[tuple[Item, ...]] = []
         self._added: Counter[int] = Counter()
 
@@ -94,6 +104,8 @@ class Tape:
 
     def step(self, forward: Iterable[Item], backward: Iterable[Item], stored: int = 0) -> None:
         """Record items, their way back and the bytes that are kept for it."""
+        if self.recorded:
+            forward, backward = (_recorded(items) for items in (forward, backward))
         self.forward += forward
         self._steps.append(tuple(backward))
         self.stored += stored
@@ -133,6 +145,7 @@ class Tape:
     ) -> Operation:
         """Make a product with weights, in the precision of the job's products."""
         made = self.product(name, shape, batch=batch, weight=weight, output=output)
+        made = replace(made, more=self.apart * EXPERT_LAUNCH)
         if self.plain or self.job.products is None:
             return made
         rows, inner, columns = shape
@@ -154,7 +167,8 @@ class Tape:
         scale = narrow == "nvfp4" or (narrow == "fp8" and self.job.scaling == "current")
         first = [Operation(f"scale of {name}", 0, elements * self.width)] if scale else []
         size = round(elements * (self.width + layouts * NARROW_BYTES[narrow]))
-        return [*first, Operation(f"quantise {name}", 0, size)]
+        more = self.apart * KERNEL_LAUNCH["graph"]  # one by one, from C++
+        return [*first, Operation(f"quantise {name}", 0, size, more=more)]
 
     def matrix_product(self, name: str, shape: tuple[int, int, int], *, batch: int, stored: int) -> None:
         """Record products of two activations; `stored` elements are kept."""
@@ -163,11 +177,17 @@ class Tape:
         right = self.product(f"{name} right gradient", (inner, rows, columns), batch=batch)
         self.step([self.product(name, shape, batch=batch)], [left, right], self.width * stored)
 
-    def linear(self, name: str, shape: tuple[int, int, int], *, batch: int = 1, stored: int) -> None:
-        """Record a product with weights that are not split; `stored` elements are kept."""
+    def linear(self, name: str, shape: tuple[int, int, int], *, batch: int = 1, stored: int, turned: str = "") -> None:
+        """Record a product with weights that are not split.
+
+        `stored`: elements that are kept.
+        `turned`: which factor comes in the precision of products: ``"input"`` or ``"gradient"``.
+        """
         rows, inner, columns = shape
-        forward = [*self.quantise("input", batch * rows * inner), self.weighted(name, shape, batch=batch)]
-        backward = [*self.quantise("gradient", batch * rows * columns), *self.gradients(name, shape, batch)]
+        factors = {"input": batch * rows * inner, "gradient": batch * rows * columns}
+        read, back = ([] if key == turned else self.quantise(key, size) for key, size in factors.items())
+        forward = [*read, self.weighted(name, shape, batch=batch)]
+        backward = [*back, *self.gradients(name, shape, batch)]
         self.step(forward, backward, 0 if self.frozen else self.kept(stored))
 
     def column(self, name: str, shape: tuple[int, int, int], *, keeps_input: bool = True) -> None:
@@ -299,6 +319,10 @@ def streamed(name: str, elements: int, move: Pass, width: int, kernel: Kernel) -
     """Make a kernel that streams through memory, of elements of `width` bytes."""
     traffic = elements * ((move.reads + move.writes) * width + move.extra)
     return Operation(name, 0, traffic, move.weight, "stream" if move.weight else kernel)
+
+
+def _recorded(items: Iterable[Item]) -> list[Item]:
+    return [replace(item, recorded=True) if isinstance(item, Operation) else item for item in items]
 
 
 def _beside(collective: CollectiveName, size: int) -> Exchange:

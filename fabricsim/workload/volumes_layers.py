@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.workload.experts import copies
 from fabricsim.workload.operations import KEEPING
 from fabricsim.workload.shapes import attention_width, decoder_layers, expert_layers, key_width, rotary_width
 from fabricsim.workload.tally import EqualCalls
@@ -167,8 +168,7 @@ def expert_calls(job: Job) -> Iterator[EqualCalls]:
     if experts is None:
         return
     tokens = job.micro_batch * job.sequence // degrees.context // (degrees.tensor if degrees.sequence_parallel else 1)
-    copies = tokens * experts.per_token * job.model.hidden
-    size = ceil(copies * _load(job)) * PRECISION_BYTES[job.precision]
+    size = ceil(tokens * copies(job) * job.model.hidden * _load(job)) * PRECISION_BYTES[job.precision]
     layers = expert_layers(job.model)
     yield EqualCalls("expert", "all_to_all", degrees.expert, size, layers * 2 * (2 + _again(job)))
 

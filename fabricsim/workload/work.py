@@ -41,6 +41,8 @@ class Operation:
     `shape`: of a product: how many of them in one launch, rows, inner width, columns. Of an attention: sequences times
         heads, queries, width of a head, keys. All else has none.
     `narrow`: precision of a product's factors, if narrower than the job's.
+    `recorded`: whether it is part of a CUDA graph, though the job's kernels are not.
+    `more`: what the host takes besides to issue further kernels in the same call, ps.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Operation:
     kernel: Kernel = "stream"
     shape: tuple[int, int, int, int] | None = None
     narrow: Narrow | None = None
+    recorded: bool = False
+    more: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,12 @@ class Wait:
     """Whatever comes next needs the asynchronous exchanges so far."""
 
 
-Item = Operation | Exchange | Wait
+@dataclass(frozen=True)
+class Level:
+    """The host issues nothing more before the GPU is through with all so far."""
+
+
+Item = Operation | Exchange | Wait | Level
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,11 @@ REFUSED = [
     (DP, ["job.parallelism.expert=2"], "job.parallelism.expert", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, ["job.capacity_factor=1.25"], "job.capacity_factor", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, ["job.expert_imbalance=1.25"], "job.expert_imbalance", "no effect: the model 'gpt2-medium' has no experts"),
+    (DP, ["job.expert_kernels=flex"], "job.expert_kernels", "no effect: the model 'gpt2-medium' has no experts"),
+    (DP, ['job.recorded=["router"]'], "job.recorded", "no effect: the model 'gpt2-medium' has no experts"),
+    (DP, ['job.recorded=["attention"]', "job.launch=graph"], "job.recorded", "with launch = 'graph' all is recorded"),
+    (DP, [*FOUR, "job.expert_kernels=flex", "job.launch=graph"], "job.expert_kernels", "'flex' needs the host"),
+    (DP, ["job.expert_overlap=true"], "job.expert_overlap", "experts have no all-to-alls"),
     (DP, ["job.model.experts={ count = 4, per_token = 5 }"], "job.model.experts.per_token", "more than the 4 experts"),
     (
         DP,

@@ -21,6 +21,7 @@ from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.studies.frame.releases import experts
 from fabricsim.studies.frame.study import Published, Study, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.workload.fit import fullest, usable_memory
@@ -191,6 +192,8 @@ def published_run(record: np.void) -> PublishedRun:
         lines += _FLASH_ATTENTION_2
     if run.startswith((*_BRIDGE, _NEMO)) or _TUNING in run:
         lines.append("job.recompute=none")
+    if int(record["expert"]) > 1:
+        lines += experts(run.split(" ", maxsplit=1)[0], name, gpu, str(record["precision"]))
     if record["precision"] != "bf16":
         lines += _narrow(record, context)
     shape = "".join(

@@ -1,0 +1,54 @@
+"""How releases of Megatron-Bridge run experts, by their recipes.
+
+``scripts/performance/configs`` of NVIDIA-NeMo/Megatron-Bridge (of commits 767255d, f29a269, 01b2977, 0426418, 07eea52)
+says for each model, GPU and precision what CUDA graphs hold (``cuda_graph_impl``, ``cuda_graph_scope``), which
+dispatcher there is (``moe_flex_dispatcher_backend``), whether products of experts are fused with what lies between
+them (``cutedsl_fused_grouped_mlp``) and whether all-to-alls run beside products (``moe_a2a_overlap``). Its pull
+requests say since when: #3983 (DeepSeek-V3 on GB300) and #4249 (Qwen3 on racks) for 26.06, #4498 and #4606 (B300 and
+B200) for 26.06.01, #5168 (Kimi K2) for 26.08, #3490 and #3549 (Qwen3 and DeepSeek-V3 on B300) for 26.04.01. U: overlap
+without a graph of the whole iteration, which Qwen3 had on H100 and, up to 26.02.01, on B300, is left out: what it takes
+of the host made B200 slower (#1760).
+"""
+
+from __future__ import annotations
+
+# All of an iteration in one graph, and what that takes; what is recorded otherwise
+_FUSED = "job.expert_kernels=fused", "job.expert_overlap=true"
+_WHOLE = "job.launch=graph", *_FUSED
+_ALL, _ROUTER = ('job.recorded=["attention", "router"]',), ('job.recorded=["router"]',)
+_FLEX = ("job.expert_kernels=flex",)
+# By model and GPU, from a release on; mxfp8 alone
+_GRAPHS = {
+    "gpt-oss-120b": {"gb300": "26.06", "gb200": "26.06"},
+    "qwen3-30b-a3b": {"gb300": "26.06", "gb200": "26.06", "b300": "26.06.01"},
+    "qwen3-235b-a22b": {"gb300": "26.06", "gb200": "26.06", "b300": "26.06.01", "b200": "26.06.01"},
+    "deepseek-v3": {"gb300": "26.06", "gb200": "26.06", "b300": "26.06.01"},
+    "kimi-k2": {"gb300": "26.08"},
+}
+# All others: the last line whose model, GPU and release fit
+_RECIPES = (
+    ("qwen3-30b-a3b", "gb300 gb200 b200", "25.11", _ALL),
+    ("qwen3-30b-a3b", "gb300 gb200 b300", "26.02", (*_ROUTER, *_FLEX)),
+    ("qwen3-30b-a3b", "b200", "26.02", _ROUTER),
+    ("qwen3-30b-a3b", "b200", "26.02.01", (*_ALL, *_FLEX)),
+    ("qwen3-30b-a3b", "h100", "26.04", _FLEX),
+    ("qwen3-235b-a22b", "gb300 gb200", "25.11", (*_ALL, *_FLEX)),
+    ("qwen3-235b-a22b", "b300", "26.04.01", _FLEX),
+    ("deepseek-v3", "gb300", "25.11", (*_ALL, *_FLEX)),
+    ("deepseek-v3", "gb200", "25.11", (*_ROUTER, *_FLEX)),
+    ("deepseek-v3", "gb300 b300 b200 h100", "26.02", _FLEX),
+    ("deepseek-v3", "gb200", "26.02", (*_ALL, *_FLEX)),
+    ("deepseek-v3", "b300", "26.04.01", (*_ALL, *_FLEX)),
+    ("kimi-k2", "gb300 gb200", "26.02", _FLEX),
+    ("gpt-oss-120b", "gb300 b300", "25.11", _ALL),
+    ("gpt-oss-120b", "b300", "26.06", (*_ALL, *_FUSED)),
+)
+
+
+def experts(release: str, model: str, gpu: str, precision: str) -> tuple[str, ...]:
+    """Say how a release runs the experts of a model, as settings of a job; those of no recipe as Megatron-LM does."""
+    since = _GRAPHS.get(model, {}).get(gpu)
+    if precision == "mxfp8" and since is not None and release >= since:
+        return _WHOLE
+    own = [each for each in _RECIPES if each[0] == model and gpu in each[1].split() and each[2] <= release]
+    return ("job.expert_kernels=all-to-all", *(own[-1][3] if own else ()))

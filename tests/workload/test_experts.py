@@ -1,0 +1,139 @@
+"""How experts run: who issues their products, what is sent, and what goes on beside it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import pytest
+
+from fabricsim.scenario.job import KERNEL_LAUNCH, Job
+from fabricsim.units import PS_PER_S
+from fabricsim.workload.compile import JobPlan
+from fabricsim.workload.experts import copies
+from fabricsim.workload.links import HIDDEN, Links
+from fabricsim.workload.operations import block_work
+from fabricsim.workload.roofline import host_time
+from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.work import Exchange, Item, Level, Operation, Wait, Work
+from tests.reference.jobs import make_job, make_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fabricsim.scenario.cluster import Gpu
+
+US = 10**6
+
+
+def job_of(kernels: str, **changes: object) -> Job:
+    settings = {"data": 4, "expert": 4, "sequence": 512, "launch": "eager", "expert_kernels": kernels, **changes}
+    return make_job("mixtral-8x7b", **settings)
+
+
+def layer(job: Job) -> Work:
+    blocks = stage_blocks(job.model, 1, job.parallelism)[0]
+    return block_work(next(block for block in blocks if block.kind == "expert-layer"), job)
+
+
+def kernels(items: Iterable[Item]) -> list[Operation]:
+    return [item for item in items if isinstance(item, Operation)]
+
+
+def test_the_host_issues_products_of_experts_one_by_one() -> None:
+    job = job_of("flex", expert=1, data=1)
+
+    times = {each.name: host_time(each, job) for each in kernels(layer(job).forward)}
+
+    assert times["experts up"] == times["experts down"] == KERNEL_LAUNCH["eager"] + round(7 * 33.4 * US)
+    assert times["projection"] == KERNEL_LAUNCH["eager"]
+
+
+def test_each_expert_has_its_input_quantised_alone() -> None:
+    job = job_of("all-to-all", expert=1, data=1, products="fp8")
+
+    times = [host_time(each, job) for each in kernels(layer(job).forward) if each.name == "quantise input"]
+
+    assert sorted(times)[-2:] == [KERNEL_LAUNCH["eager"] + 7 * 5 * US] * 2
+    assert set(times[:2]) == {KERNEL_LAUNCH["eager"]}
+
+
+def test_what_is_recorded_takes_the_host_as_long_as_a_graph() -> None:
+    job = job_of("flex", recorded=("attention", "router"))
+
+    work = layer(job)
+    places = [place for place, item in enumerate(work.forward) if isinstance(item, Level)]
+
+    assert len(places) == 1  # the host waits for the tokens of each expert, forward alone
+    assert not any(isinstance(item, Level) for item in work.backward)
+    assert {host_time(each, job) for each in kernels(work.forward[: places[0]])} == {KERNEL_LAUNCH["graph"]}
+    assert all(host_time(each, job) >= KERNEL_LAUNCH["eager"] for each in kernels(work.forward[places[0] :]))
+
+
+@pytest.mark.parametrize(("count", "chosen", "ranks"), [(4, 2, 2), (8, 3, 4), (8, 2, 8), (6, 2, 1)])
+def test_a_token_goes_once_to_each_rank_that_has_its_experts(count: int, chosen: int, ranks: int) -> None:
+    model = make_model("mixtral-8x7b", experts={"count": count, "per_token": chosen})
+    each = count // ranks
+    choices = [len({expert // each for expert in choice}) for choice in combinations(range(count), chosen)]
+
+    sent = {
+        kernels: copies(make_job(model, data=ranks, expert=ranks, expert_kernels=kernels))
+        for kernels in ("grouped", "all-to-all", "flex", "fused")
+    }
+
+    assert sent["grouped"] == sent["all-to-all"] == chosen
+    assert sent["flex"] == sent["fused"] == pytest.approx(fmean(choices))
+
+
+def test_tokens_are_sorted_on_both_sides_of_an_all_to_all() -> None:
+    """By local expert behind the first, by rank before the second, each way; of one expert there is nothing to sort."""
+    several, one = (layer(job_of("all-to-all", expert=expert, data=expert)) for expert in (4, 8))
+
+    for work in (several.forward, several.backward):
+        assert len([each for each in kernels(work) if each.name.startswith("sort by")]) == 2
+    assert not [each for each in kernels(one.forward) if each.name.startswith("sort by")]
+
+
+def test_routing_takes_as_many_kernels_as_megatron_counts() -> None:
+    counts = {
+        kind: len(kernels(layer(job_of(kind, expert=8, data=8)).forward)) for kind in ("grouped", "all-to-all", "flex")
+    }
+
+    more = {kind: count - counts["grouped"] for kind, count in counts.items()}
+    assert more == {"grouped": 0, "all-to-all": 31 - 3, "flex": 17 - 3}
+
+
+def test_fused_experts_leave_out_what_lies_between_their_products() -> None:
+    apart, fused = (layer(job_of(kind, products="fp8")) for kind in ("grouped", "fused"))
+
+    for ours, theirs in ((fused.forward, apart.forward), (fused.backward, apart.backward)):
+        assert len(kernels(theirs)) - len(kernels(ours)) == 2  # activation, and quantisation of what it gives
+        assert sum(each.flops for each in kernels(ours)) == sum(each.flops for each in kernels(theirs))
+    assert fused.stored == apart.stored
+
+
+def test_all_to_alls_of_another_micro_batch_go_on_beside_both_halves() -> None:
+    job = job_of("grouped", expert_overlap=True)
+    work, plain = layer(job), layer(job_of("grouped"))
+
+    for ours, theirs in ((work.forward, plain.forward), (work.backward, plain.backward)):
+        kinds = [type(item) for item in ours if not isinstance(item, Operation)]
+        assert kinds == [Exchange, Wait, Exchange, Wait]
+        assert [item.size for item in ours if isinstance(item, Exchange)] == [
+            item.size for item in theirs if isinstance(item, Exchange)
+        ]
+        assert kernels(ours) == kernels(theirs)
+
+
+def test_kernels_slow_by_the_bytes_of_all_to_alls_beside_them(gpu: Gpu) -> None:
+    """Four of a layer's, 3/4 of whose bytes each rank sends over NVLink; see `fabricsim.workload.links`."""
+    slow = gpu.model_copy(update={"overlap_slowdown": 1.19})
+    job = job_of("grouped", kernel_launch="0us", expert_overlap=True)
+    size = next(item.size for item in layer(job).forward if isinstance(item, Exchange))
+
+    ops = [JobPlan(job, each, links=Links(500e9)).program().ops for each in (gpu, slow)]
+    busy = [int(each["duration"][each["rank"] == 0].sum()) for each in ops]
+
+    extra = 32 * 4 * 0.19 / HIDDEN * 0.75 * size / 500e9 * PS_PER_S
+    assert busy[1] - busy[0] == pytest.approx(extra, rel=1e-3)
