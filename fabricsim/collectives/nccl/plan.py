@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from math import ceil
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.choice import FIFO_STEPS, LL, LL128, SIMPLE, Choice, from_settings, merged, nics_of
@@ -49,9 +48,6 @@ _POLL = 24e-9 / 12 / 64
 src/transport/net.cc) out of the last-level cache, where PCIe has put it: 77 cycles on Skylake-SP for 64 bytes, some
 24 ns (anandtech.com/show/11550). No read waits for another, and a core has 12 fill buffers (Intel's optimisation
 reference manual, table of Skylake's caches). T: of one generation of CPUs."""
-_READ = 1.3e-6
-"""s in which a thread of a GPU reads from host memory: 1.0 to 1.6 us over PCIe 3 (Min et al., EMOGI, PVLDB 14(2),
-2020; not re-read). A thread has one line under way (``LLGenericOp``, src/device/prims_ll.h). T: of other GPUs."""
 _BY_LINK = "2.8"
 """First version whose table has the hops of rings over several hosts by link. Before it each cost NCCL the mean of
 those within hosts and between them (``hops_by_link``), by which it chose: too little for one between hosts."""
@@ -141,13 +137,12 @@ class NcclPlan:
         if found.algorithm in ("tree", "nvls-tree") and not alone:
             merged /= 2  # half of the channels go by each tree, and one of the engine's by both
         line = _LINES[found.protocol] if measured else self._line(collective, found, size, group)
-        message = min(size / found.channels / (ranks if found.algorithm == "ring" else 1), chunk)
-        late = self._stored(found, message, simulated, line, group)
+        late = self._stored(found, simulated, line, group)
         return Choice(
             algorithm=self._named(found),
             channels=simulated,
             chunk=max(1, round(chunk * max(1.0, merged))),
-            network_step=0 if measured else self._network_step(found, message, group),
+            network_step=0 if measured else self._network_step(found, size, chunk, group),
             intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
             line=line,
             lines_within=found.algorithm == "nvls-tree",
@@ -236,33 +231,27 @@ class NcclPlan:
         split = self._tuning.version < _ONE_AFTER_THE_OTHER and splits(self._cluster)
         return ("split_" if split else "") + ("single_tree" if found.channels == 1 else "tree")
 
-    def _network_step(self, found: Pick, message: float, group: GroupShape) -> int:
+    def _network_step(self, found: Pick, size: int, chunk: int, group: GroupShape) -> int:
         """Look up the fixed time of a message between hosts, ps, with a round trip if the transport asks for it."""
         above = self._measured.handshake_above if self._measured is not None else 0
-        asks = 0 < above < message / PAYLOAD[found.protocol]
+        part = size / found.channels / (group.ranks if found.algorithm == "ring" else 1)
+        asks = 0 < above < min(part, chunk) / PAYLOAD[found.protocol]
         return self._step("network", found.algorithm, found.protocol, group) + (self._round_trip if asks else 0)
 
-    def _stored(self, found: Pick, message: float, simulated: int, line: tuple[int, int], group: GroupShape) -> float:
+    def _stored(self, found: Pick, simulated: int, line: tuple[int, int], group: GroupShape) -> float:
         """Work out for how long a byte lies in host memory until all of its message is there, ps.
 
         A proxy looks at all lines of LL, in turn for the channels that it serves; two trees send at different times.
         Without GPUDirect a tree's message by Simple goes to host memory before it leaves and is read after all of it
-        has come. A ring's goes in two slices, which overlap as much as they wait. Lines of LL are then polled there by
-        the receiving threads, each one for each round trip, of which the first is in NCCL's table; inside the host the
-        next GPU has a line as soon as it is passed on.
-
-        `message`: bytes of data that one channel sends at once.
+        has come. A ring's goes in two slices, which overlap as much as they wait.
         """
         lines = found.protocol == "ll"
         staged = found.protocol == "simple" and found.algorithm == "tree" and not self._direct
         if group.hosts == 1 or not (lines or staged):
             return 0.0
         each = _POLL / PAYLOAD["ll"] if lines else 2 / (slot_rate(self._cluster.gpu_pcie) * 1e9)
-        each *= simulated / self._stripes(found, group)
-        if lines and not self._direct:
-            turns = ceil(message / (found.threads * LL[0])) - 1
-            each += turns * _READ / message * simulated / found.channels
-        return each * PS_PER_S * line[0] / line[1]  # the engine's bytes are those of lines
+        data = each * line[0] / line[1]  # the engine's bytes are those of lines
+        return data * PS_PER_S * simulated / self._stripes(found, group)
 
     def _own_part(self, collective: str, group: GroupShape, size: int) -> int:
         """Count the time to copy what a rank of an all-to-all keeps, by the thread blocks that send, ps.
