@@ -139,7 +139,7 @@ def better(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[str])
     parts = {name: float(best[key] or 0) - float(own[key] or 0) for name, key in _PARTS.items()}
     least = float(own["iteration_time_s"]) / 1000
     takes = [f"{name} {more:+.3g} s" for name, more in parts.items() if abs(more) >= least]
-    return f"{', '.join(has)}{': ' * bool(takes)}{', '.join(takes)}"
+    return f"{', '.join(has) or 'other settings'}{': ' * bool(takes)}{', '.join(takes)}"
 
 
 def published_text(rows: Rows) -> list[RenderableType]:

@@ -121,10 +121,12 @@ class Candidates:
         return one
 
     def mark(self, found: list[Candidate], own: LoadedScenario, keys: Sequence[str]) -> None:
-        """Mark the layout that is to be tried in any case; it is added if none is the same.
+        """Mark the layout that is to be tried in any case; it is added to others if none is the same.
 
         `own`: a scenario that has it, the searched one or that on GPUs with more memory.
         """
+        if not found:
+            return
         job, same = own.scenario.job, self._loaded.scenario
         alike = (one for one in found if one.job == job and one.network.base.scenario == same)
         marked = next(alike, None)
