@@ -6,24 +6,18 @@ a collective of ``n`` ranks of one host and ``S`` bytes, ``(n - 1) / n S`` go ov
 into it, by whatever algorithm, also if switches reduce; that takes as long as the link does. Of an all-to-all of ``n``
 ranks, ``h`` of which share a host, ``(h - 1) / n S`` do. Others take no time here.
 
-Let ``F_k`` and ``B_k`` be these sums of a forward and a backward pass of virtual stage ``k``, and ``E_s`` that of what
-a rank of stage ``s`` does after its last pass, up to the step of the optimizer. With ``m`` micro-batches and ``p``
-stages of ranks, of which ``s`` has the virtual stages ``k = s, s + p, ...``::
-
-    T >= sum_{k<s} F_k + m sum_{k = s, s+p, ...} (F_k + B_k) + sum_{k<s} B_k + E_0    for each s
-
-The first pass on a rank of ``s`` is a forward pass of a virtual stage ``k >= s``, before which its micro-batch has gone
-through all stages before. Then the rank does its own passes one after the other. The last of them is a backward pass
-of a virtual stage ``k >= s``, as each forward pass has its backward pass after it, and the gradient goes through the
-stages before it after that, down to stage 0, whose rank then ends. Schedules that put the gradients of weights last
-lack the last sum, and end with ``E_s``. Of the ``m`` passes of a kind the last one may take longer, beside the
-reduction of the gradients; the sums over ``k < s`` have the shorter of both.
+A rank does its passes one after the other, in the order of the schedule. A forward pass of a virtual stage begins once
+the one before has passed its micro-batch forward, and a backward pass once the one behind has passed it back. If each
+takes its least time, and so does what a rank does after its last pass, up to the step of the optimizer, then the
+iteration is as long as the longest chain of passes that wait for one another. Messages between stages take no time.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import FabricsimError
 from fabricsim.records.program import MAIN_STREAM
@@ -41,7 +35,7 @@ from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.stages import pass_times
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.job import Job
@@ -62,24 +56,40 @@ def least_time(plan: JobPlan, scenario: Scenario) -> float:
     machines = machines_of(scenario, range(plan.job.parallelism.ranks))
     if machines.jitters:
         return 0.0
-    before = after = most = 0
     chain = plan.placement.group("pipelines", int(machines.gpu.argmin()))
-    first = rank = _Rank(plan, chain, 0, scenario.cluster.gpus_per_host)
-    for stage in range(plan.job.parallelism.pipeline):
-        other = _Rank(plan, chain, stage, scenario.cluster.gpus_per_host)
-        rank = rank if rank.alike == other.alike else other
-        own = sum((plan.micro_batches - 1) * each + last for passes in rank.passes.values() for each, last in passes)
-        most = max(most, before + own + (rank.end if rank.split else after + first.end))
-        before += min(rank.passes["forward"][0])
-        after += min(rank.passes["backward"][0])
-    return seconds(most)
+    ranks = [_Rank(plan, chain, stage, scenario.cluster.gpus_per_host) for stage in range(len(chain))]
+    for before, rank in pairwise(ranks):
+        if rank.alike == before.alike:
+            rank.passes, rank.end = before.passes, before.end
+    return seconds(max(through + rank.end for through, rank in zip(_through(ranks), ranks, strict=True)))
+
+
+def _through(ranks: Sequence[_Rank]) -> list[int]:
+    """Say when each rank of a pipeline is through with its passes, each of which begins once its input is there; ps."""
+    done: dict[_Pass | None, int] = {None: 0}
+    now, moved = [0] * len(ranks), True
+    left = [deque(rank.timed()) for rank in ranks]
+    while moved:
+        moved = False
+        for stage, passes in enumerate(left):
+            while passes and passes[0].after in done:
+                each, after, took = passes.popleft()
+                now[stage] = done[each] = max(now[stage], done[after]) + took
+                moved = True
+    return now
 
 
 class KernelBound:
     """Bounds the jobs of a scenario's cluster from below by kernels alone, those of each kind of block timed once.
 
-    ``T >= sum_{k<s} F_k + m sum_{k = s, s+p, ...} (F_k + B_k) + sum_{k<s} B_k`` as above, with all GPUs as fast as the
-    fastest. That is less than `least_time`, and takes a hundredth of its time.
+    Let ``F_k`` and ``B_k`` be the kernels of a forward and a backward pass of virtual stage ``k`` on the fastest of the
+    GPUs, ``m`` the micro-batches and ``p`` the stages of ranks. Then ::
+
+        T >= sum_{k<s} F_k + m sum_{k = s, s+p, ...} (F_k + B_k) + sum_{k<s} B_k    for each s
+
+    The first pass on a rank of ``s`` is a forward pass, before which its micro-batch has gone through all stages
+    before; the last one is a backward pass, after which the gradient goes through them. Schedules that put the
+    gradients of weights last lack the last sum. That is less than `least_time`, and takes a hundredth of its time.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -126,28 +136,54 @@ def _splits(schedule: str) -> bool:
         return True
 
 
+class _Pass(NamedTuple):
+    """A pass of a micro-batch through a virtual stage."""
+
+    way: Direction
+    stage: int
+    batch: int
+
+
+class _Timed(NamedTuple):
+    """A pass, the one on another rank that it waits for, if there is one, and its least time, ps."""
+
+    each: _Pass
+    after: _Pass | None
+    took: int
+
+
 class _Rank:
     """The rank of a stage in a pipeline, `chain`, whose ops take their least times.
 
-    `chunks`, `alike`: what decides those. `split`: whether gradients of weights are passes of their own.
+    `alike`: what decides those.
     """
 
     def __init__(self, job: JobPlan, chain: tuple[int, ...], stage: int, per_host: int) -> None:
         number = chain[stage]
         plan = job.on(number)
-        self.chunks = [(chunk.blocks, chunk.tensors, chunk.experts) for chunk in plan.chunks(stage)]
-        self.alike = self.chunks, plan.gpu, plan.job
+        self._stage, self._stages, self._chunks = stage, len(chain), plan.chunks(stage)
+        self.alike = [(chunk.blocks, chunk.tensors, chunk.experts) for chunk in self._chunks], plan.gpu, plan.job
         self._clock = _Clock(plan, per_host)
         beside = Beside(plan.gpu.overlap_slowdown, plan.links, plan.job.product_overlap)
         lane = RankOps(self._clock, plan.placement, number, beside, plan.job.kernel_launch)
         self._compiler = RankCompiler(plan, lane, Pipeline(self._clock, chain, [0] * len(plan.stages)))
-        self.split = self._compiler.split
+
+    def timed(self) -> Iterator[_Timed]:
+        """Give its passes in order."""
+        steps = self._compiler.steps
+        last = {(step.direction, step.chunk): number for number, step in enumerate(steps)}
+        ends = {"forward": (0, -1), "backward": (self._stages * len(self._chunks) - 1, 1)}
+        for number, (way, batch, chunk, _) in enumerate(steps):
+            virtual = chunk * self._stages + self._stage
+            end, before = ends.get(way, (virtual, 0))
+            after = None if virtual == end else _Pass(way, virtual + before, batch)
+            yield _Timed(_Pass(way, virtual, batch), after, self.passes[way][chunk][last[way, chunk] == number])
 
     @cached_property
     def passes(self) -> dict[Direction, list[tuple[int, int]]]:
         """Least time of a pass of each chunk, and of the last one, by direction; ps."""
-        ways: tuple[Direction, ...] = ("forward", "backward", "weight") if self.split else ("forward", "backward")
-        return {way: [self._least(way, chunk) for chunk in range(len(self.chunks))] for way in ways}
+        ways = dict.fromkeys(step.direction for step in self._compiler.steps)
+        return {way: [self._least(way, chunk) for chunk in range(len(self._chunks))] for way in ways}
 
     @cached_property
     def end(self) -> int:
