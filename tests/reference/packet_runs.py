@@ -8,39 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fabricsim.engine.packet.kernels.net import Net
-from fabricsim.engine.packet.kernels.sender import send_message
-from fabricsim.engine.packet.kernels.window import has_room, next_times, open_window, run_window
+from fabricsim.engine.packet.kernels.main_loop import ROOM, advance
 from fabricsim.engine.packet.state import network_of
+from fabricsim.engine.packet.world import PacketWorld
+from fabricsim.engine.program.dispatch import COMPLETIONS
 from fabricsim.engine.reference import Reference
-from fabricsim.jit.compile import kernel
 from fabricsim.records.packet import HEADER_BYTES, LOG
-from fabricsim.records.program import NEVER, NONE
+from fabricsim.records.program import NEVER, NONE, ROUTE
 from fabricsim.records.transport import SELECTIVE, TELEMETRY
 
 if TYPE_CHECKING:
     from packet_cases import Case
-
-
-@kernel
-def _post(net: Net, flow: int, size: int, owner: int, now: int) -> None:
-    send_message(net, flow, size, owner, now)
-
-
-@kernel
-def _lacks_room(net: Net) -> bool:
-    return not has_room(net)
-
-
-@kernel
-def _begin(net: Net, limit: int) -> None:
-    zero, one = next_times(net)
-    open_window(net, zero, one, limit)
-
-
-@kernel
-def _run(net: Net) -> bool:
-    return run_window(net)
 
 
 COUNTERS = ("packets", "bytes", "marks", "drops", "errors", "trims", "pauses")
@@ -69,7 +47,7 @@ def reference(case: Case) -> Trace:
 
 
 class Compiled:
-    """A case on the compiled network, without hosts' programs and SimPy.
+    """A case on the compiled engine, without hosts' programs and SimPy: its kernels are those of every run.
 
     Parameters
     ----------
@@ -105,10 +83,19 @@ class Compiled:
         self.state.world["many"] = many
         self.state.world["peers"] = tables["world"]["peers"]
         smallest = min(HEADER_BYTES, *laws["ack_wire"].tolist(), *(laws["overhead"] + 1).tolist())
-        self.state.set_window(window, smallest, calendar=calendar)
+        self._world = PacketWorld([1.0], self.state, smallest, names=(), calendar=calendar)
+        self._world.react_within(window)
+        self._add_routes(len(flows))
         if laws["device_queue"].any():
             self.state.expect_burst(len(flows) * int(laws["maximum_window"].max()))
-        self._deliveries: list[tuple[int, int, int]] = []
+
+    def _add_routes(self, flows: int) -> None:
+        """Give each flow a route, which adds no time."""
+        self._world.reserve("routes", flows)
+        routes = np.zeros(flows, ROUTE)
+        routes["flow"], routes["moderation"], routes["peak"] = np.arange(flows), NONE, 1.0
+        self._world.routes[:flows] = routes
+        self.state.flows["route"][:flows] = np.arange(flows)
 
     def _add_scores(self, laws: NDArray[np.void], flows: NDArray[np.void]) -> None:
         spans = laws["span"][flows["law"]]
@@ -123,36 +110,23 @@ class Compiled:
 
     def run(self) -> Trace:
         """Run until the end of the case."""
+        world, deliveries = self._world, []
         posts = sorted(self._case.posts, key=lambda post: post.time)
-        net = self.state
+        messages = {world.post_message(0, post.flow, post.size, 1.0, post.time): post for post in posts}
         while True:
-            first = min(int(time) for time in next_times(net))
-            post = posts[0].time if posts else NEVER
-            if min(first, post) >= self._case.until:
-                return self._trace()
-            if _lacks_room(net):
-                self._take_deliveries()
+            world.reserve_outbox()
+            code = advance(self._case.until - 1, NEVER // 2, world, self.state)
+            if code == ROOM:
                 self.state.make_room()
-            if post <= first:
-                message = posts.pop(0)
-                numbers = (message.flow, message.size, message.owner, post)
-                _post(net, *(np.int64(number) for number in numbers))
-                continue
-            _begin(net, np.int64(min(post, self._case.until)))
-            while not _run(net):
-                self._take_deliveries()
-                self.state.make_room()
-            self._take_deliveries()
+            elif code == COMPLETIONS:
+                done = [messages[number] for _, number in world.fetch()]
+                deliveries += [(int(world.world["now"][0]), post.flow, post.owner) for post in done]
+            else:
+                return self._trace(deliveries)
 
-    def _take_deliveries(self) -> None:
-        count = int(self.state.world[0].deliveries)
-        rows = self.state.deliveries[:count]
-        self._deliveries += zip(*(rows[name].tolist() for name in ("time", "flow", "owner")), strict=True)
-        self.state.world["deliveries"] = 0
-
-    def _trace(self) -> Trace:
+    def _trace(self, deliveries: list[tuple[int, int, int]]) -> Trace:
         entries = self.state.log[: int(self.state.world[0].logged)]
         log = sorted(entry for entry in entries[list(LOG.names)].tolist() if entry[0] < self._case.until)
         links = self.state.links
         counters = list(zip(*(links[name].tolist() for name in COUNTERS), strict=True))
-        return Trace(log, sorted(self._deliveries, key=lambda delivery: delivery[:2]), counters)
+        return Trace(log, sorted(deliveries, key=lambda delivery: delivery[:2]), counters)
