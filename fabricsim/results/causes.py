@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -98,18 +98,20 @@ def _windows(result: RunRecord) -> list[tuple[int, int, int]]:
 
 def _parts(result: RunRecord, rank: int, begin: int, end: int) -> Iterable[_Part]:
     waits = _Waits(result, rank)
+    kinds, calls, timers = (result.ops[name] for name in ("kind", "call", "timer"))
+    limits = [column.tolist() for column in result.calls.limits]
     for stretch in critical_path(result, rank, begin, end):
         time = stretch.end - stretch.begin
-        kind = NONE if stretch.op == NONE else int(result.ops["kind"][stretch.op])
+        kind = NONE if stretch.op == NONE else int(kinds[stretch.op])
         if kind == COLLECTIVE:
-            yield from _of_call(result, int(result.ops["call"][stretch.op]), stretch)
+            yield from _of_call(result, int(calls[stretch.op]), stretch, limits)
             continue
         if stretch.via != NONE and result.calls.kinds[result.calls.kind[stretch.via]].collective == "send_recv":
             bubble = waits.within(stretch.begin, stretch.end)
             yield _Part("pipeline bubble", "waiting for other stages", NONE, stretch.rank, bubble)
             time -= bubble
         if kind == COMPUTE:
-            timer = result.timers[result.ops["timer"][stretch.op]]
+            timer = result.timers[timers[stretch.op]]
             yield _Part("compute", "", NONE, stretch.rank, time, timer)
         elif kind == HOST:
             yield _Part("host", "", NONE, stretch.rank, time)
@@ -117,8 +119,8 @@ def _parts(result: RunRecord, rank: int, begin: int, end: int) -> Iterable[_Part
             yield _Part("idle", "", NONE, stretch.rank, time)
 
 
-def _of_call(result: RunRecord, call: int, stretch: Stretch) -> Iterable[_Part]:
-    limit, used, rest, failed = (column[call].item() for column in result.calls.limits)
+def _of_call(result: RunRecord, call: int, stretch: Stretch, limits: Iterable[list[Any]]) -> Iterable[_Part]:
+    limit, used, rest, failed = (column[call] for column in limits)
     kind = result.calls.kinds[result.calls.kind[call]]
     of, time = f"{kind.dimension} {kind.collective}", stretch.end - stretch.begin
     if limit != NONE:

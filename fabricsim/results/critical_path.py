@@ -38,16 +38,18 @@ def critical_path(result: RunRecord, rank: int, begin: int, end: int) -> list[St
     Returns: the last first; together they cover the time without a gap.
     """
     walk, path, via, home = _Walk(result), [], NONE, rank
+    calls = np.where(result.ops["kind"] == COLLECTIVE, result.ops["call"], NONE)
+    ranks = result.ops["rank"]
     while end > begin:
         op, since = walk.before(rank, end)
-        if op != NONE and result.ops["kind"][op] == COLLECTIVE:
-            call = int(result.ops["call"][op])
+        call = NONE if op == NONE else int(calls[op])
+        if call != NONE:
             ready = int(result.calls.start[call])
             last = walk.last_ready(call) if since < ready < end else op
             path.append(Stretch(op, rank, max(begin, ready if last != op else since), end, via))
             since = path[-1].begin
-            if last != op and int(result.ops["rank"][last]) != rank:
-                rank = int(result.ops["rank"][last])
+            if last != op and int(ranks[last]) != rank:
+                rank = int(ranks[last])
                 via = NONE if rank == home else call
         else:
             path.append(Stretch(op, rank, max(begin, since), end, via))
@@ -59,13 +61,14 @@ class _Walk:
     """The ops of each rank by their end, and those of each call."""
 
     def __init__(self, result: RunRecord) -> None:
-        self._ops, self._spans = result.ops, result.spans
+        self._start, self._end = result.spans["start"], result.spans["end"]
         took = np.flatnonzero(result.spans["end"] > result.spans["start"])
         ops, spans = result.ops[took], result.spans[took]
         # of ops that end together the main stream's, and of these the longest, is what was waited for
         keys = (-spans["start"], ops["stream"] == MAIN_STREAM, spans["end"], ops["rank"])
-        self._by_end = took[np.lexsort(keys)]
-        ranks = result.ops["rank"][self._by_end]
+        order = np.lexsort(keys)
+        self._by_end = took[order]
+        ranks = ops["rank"][order]
         self._first = np.searchsorted(ranks, np.arange(int(ranks.max(initial=-1)) + 2)).tolist()
         self._ends: dict[int, list[int]] = {}
         self._by_call = np.argsort(result.ops["call"], kind="stable")
@@ -77,15 +80,15 @@ class _Walk:
             return NONE, 0
         first, beyond = self._first[rank], self._first[rank + 1]
         if rank not in self._ends:
-            self._ends[rank] = self._spans["end"][self._by_end[first:beyond]].tolist()
+            self._ends[rank] = self._end[self._by_end[first:beyond]].tolist()
         ends = self._ends[rank]
         place = bisect_right(ends, end) - 1
         if place < 0:
             return NONE, 0
         op = int(self._by_end[first + place])
-        return (op, int(self._spans["start"][op])) if ends[place] == end else (NONE, ends[place])
+        return (op, int(self._start[op])) if ends[place] == end else (NONE, ends[place])
 
     def last_ready(self, call: int) -> int:
         """Give the op of the rank that joined a call last; of equals the first."""
         some = self._by_call[slice(*np.searchsorted(self._calls, [call, call + 1]))]
-        return int(some[np.argmax(self._spans["start"][some])])
+        return int(some[np.argmax(self._start[some])])

@@ -42,6 +42,7 @@ class RankOps:
         self.slowed = beside
         self._launch = collective(launch)
         self._groups: dict[str, tuple[int, ...]] = {}
+        self._shares: dict[int, tuple[Sequence[Timed], list[float]]] = {}  # by the place of the items in memory
         self._outstanding: list[int] = []
         self._span = EMPTY
         self._timer = ""
@@ -104,7 +105,7 @@ class RankOps:
 
     def add(self, items: Sequence[Timed], timer: str, *, slowed: float = 0.0) -> None:
         """Add spans of computing and exchanges; `slowed` is their `share` beside what else goes on."""
-        for item, own in zip(items, shares(items, self._least), strict=True):
+        for item, own in zip(items, self._shares_of(items), strict=True):
             if isinstance(item, Span):
                 part = max(own, slowed)
                 self.compute(item.slowed(self.slowed.factor(part)) if part else item, timer)
@@ -115,6 +116,12 @@ class RankOps:
                 self.begin()
             else:
                 self._exchange(item, timer)
+
+    def _shares_of(self, items: Sequence[Timed]) -> list[float]:
+        """Give the `shares` of items, which are the same ones in each pass through blocks alike."""
+        if id(items) not in self._shares:
+            self._shares[id(items)] = items, shares(items, self._least)
+        return self._shares[id(items)][1]
 
     def _least(self, item: Exchange) -> float:
         """Least time of an exchange, s; infinite if kernels slow beside it all along."""
