@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -20,15 +20,10 @@ if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
 
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "reference"
-LOOPS = 200_000
-BUDGET = 0.6
-"""CPU seconds that the rounds of a benchmark take together on an undisturbed core, about."""
-BATCH = 0.1
-"""CPU seconds of rounds between two looks at how fast the core is."""
-PATIENCE = 8
-"""Budgets after which a benchmark ends also if the core was never undisturbed for long."""
-AS_FAST = 1.04
-"""A core is undisturbed if a fixed loop takes less than this times its best."""
+TURNS = 6
+"""How often each benchmark is measured, with all others in between."""
+BUDGET = 0.15
+"""CPU seconds that the rounds of a benchmark take together in each turn, at least."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -82,56 +77,57 @@ def kineto_traces() -> ModuleType:
     return _reference("kineto_traces")
 
 
-class Pace:
-    """How fast this core is now, by a fixed loop of plain Python.
+class Turns:
+    """The benchmarks of a session, which are measured in turns.
 
     CPU time does not count other processes, but it does grow, by up to 1.7, while another one, of another virtual
-    machine, too, is on the other thread of the same core. That comes and goes within seconds.
+    machine, too, is on the other thread of the same core: for seconds, or for a minute. So the rounds of a benchmark
+    are spread over all the time that its session takes, and the least of them counts.
     """
 
     def __init__(self) -> None:
-        self.best = min(self._loop() for _ in range(50))
-        """CPU seconds of the loop, at best."""
+        self._again: list[Callable[[], None]] = []
 
-    def is_undisturbed(self) -> bool:
-        """Say whether the loop takes what it takes at best."""
-        took = self._loop()
-        self.best = min(self.best, took)
-        return took < AS_FAST * self.best
+    def take(self, again: Callable[[], None]) -> None:
+        """Measure by `again` now and in each later turn."""
+        again()
+        self._again.append(again)
 
-    @staticmethod
-    def _loop() -> float:
-        began = time.process_time()
-        total = 0
-        for i in range(LOOPS):
-            total += i & 7
-        return time.process_time() - began
+    def rest(self, say: Callable[[str], None]) -> None:
+        """Take the turns behind the first one."""
+        for turn in range(2, TURNS + 1 if self._again else 0):
+            say(f"turn {turn} of {TURNS}: {len(self._again)} benchmarks")
+            for again in self._again:
+                again()
 
 
 @pytest.fixture(scope="session")
-def pace() -> Pace:
-    """Watch the core that benchmarks run on."""
-    return Pace()
+def turns(pytestconfig: pytest.Config) -> Iterator[Turns]:
+    """Measure once more what has been measured, when all tests are through."""
+    taken = Turns()
+    yield taken
+    reporter = pytestconfig.pluginmanager.get_plugin("terminalreporter")
+    with pytestconfig.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        taken.rest(reporter.write_line)
 
 
-def _timed(run: Callable[[T], R], subject: T, timer: Callable[[], float]) -> tuple[float, R]:
+def _timed(run: Callable[[T], R], subject: T, timer: Callable[[], float]) -> float:
     """Time a round without Python's collector."""
     gc.disable()
     began = timer()
-    answer = run(subject)
+    run(subject)
     took = timer() - began
     gc.enable()
-    return took, answer
+    return took
 
 
 @pytest.fixture
-def measured(benchmark: BenchmarkFixture, pace: Pace) -> Callable[..., Any]:
+def measured(benchmark: BenchmarkFixture, turns: Turns) -> Callable[..., Any]:
     """Run something warm many times and report its best rate.
 
-    ``measured(run, make, unit)`` calls ``run(make())`` once to warm up and then until rounds of `BUDGET` were made on
-    an undisturbed core; only `run` counts, and it returns how much it did and anything else. ``extra_info`` gets
-    ``<unit>_per_cpu_second`` and ``<unit>_per_loop``: in the time of a fixed loop of plain Python, which compares
-    machines. `timer` is that of the benchmark, if it has its own.
+    ``measured(run, make, unit)`` calls ``run(make())`` once to warm up and then in each of the `Turns` until rounds of
+    `BUDGET` are made; only `run` counts, and it returns how much it did and anything else. ``extra_info`` gets
+    ``<unit>_per_cpu_second``. `timer` is that of the benchmark, if it has its own.
     """
 
     def _(
@@ -144,27 +140,20 @@ def measured(benchmark: BenchmarkFixture, pace: Pace) -> Callable[..., Any]:
         def warm() -> tuple[tuple[T], dict[str, Any]]:
             return (make(),), {}
 
+        def again() -> None:
+            left = BUDGET
+            while left > 0:
+                took = _timed(run, make(), timer)
+                benchmark.stats.update(took)
+                left -= took
+            best = min(benchmark.stats.stats.data)  # `min` would be kept
+            benchmark.extra_info |= {unit: done, f"{unit}_per_cpu_second": done / best}
+
         if benchmark.disabled:
             return benchmark.pedantic(run, setup=warm)[1]  # type: ignore[no-any-return, no-untyped-call]
         run(make())  # compiles
         done, answer = benchmark.pedantic(run, setup=warm)  # type: ignore[no-untyped-call]
-        undisturbed, left, spent = pace.is_undisturbed(), BUDGET, 0.0
-        while left > 0 and spent < PATIENCE * BUDGET:
-            began, batch = timer(), 0.0
-            while batch < BATCH and timer() - began < 3 * BATCH:  # making them takes time, too
-                took, _ = _timed(run, make(), timer)
-                benchmark.stats.update(took)
-                batch += took
-            before, undisturbed = undisturbed, pace.is_undisturbed()
-            used = max(batch, (timer() - began) / 3)
-            spent += used
-            left -= used * (before and undisturbed)
-        best = benchmark.stats.stats.min
-        benchmark.extra_info |= {
-            unit: done,
-            f"{unit}_per_cpu_second": done / best,
-            f"{unit}_per_loop": done / best * pace.best,
-        }
+        turns.take(again)
         return answer
 
     return _
