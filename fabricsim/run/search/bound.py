@@ -4,7 +4,8 @@ The ops of a rank's main stream run one after the other. So a pass takes at leas
 ops, and the host what it takes to issue them. Kernels take what the program says, slowed beside collectives or not. Of
 a collective of ``n`` ranks of one host and ``S`` bytes, ``(n - 1) / n S`` go over the NVLink of each rank, out of it or
 into it, by whatever algorithm, also if switches reduce; that takes as long as the link does. Of an all-to-all of ``n``
-ranks, ``h`` of which share a host, ``(h - 1) / n S`` do. Others take no time here.
+ranks, ``h`` of which share a host, ``(h - 1) / n S`` do, and ``h (n - h) / n S`` bytes leave the host, by all of its
+cables at best. Others take no time here.
 
 A rank does its passes one after the other, in the order of the schedule. A forward pass of a virtual stage begins once
 the one before has passed its micro-batch forward, and a backward pass once the one behind has passed it back. If each
@@ -14,13 +15,17 @@ iteration is as long as the longest chain of passes that wait for one another. M
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from fabricsim.errors import FabricsimError
 from fabricsim.records.program import MAIN_STREAM
+from fabricsim.run.bill import wired
 from fabricsim.run.pipeline import machines_of
 from fabricsim.scenario.schedule import Step
 from fabricsim.units import PS_PER_S, seconds
@@ -51,13 +56,26 @@ _COUNTED = {"all_reduce", "all_gather", "reduce_scatter"}
 _FEW = 2
 
 
-def least_time(plan: JobPlan, scenario: Scenario) -> float:
-    """Bound the iteration of a job from below by the pipeline of its slowest GPU, seconds; 0 if times have jitter."""
+def host_rate(scenario: Scenario) -> float:
+    """Bound from above what a host sends by all of its cables, bytes/s; infinite if cables change during a run."""
+    if scenario.fabric.failures or scenario.fabric.topology == "optical-circuits":
+        return math.inf
+    wires, per_host = wired(scenario)[1], scenario.cluster.nics_per_host
+    sent = wires.source < scenario.cluster.hosts * per_host
+    return float(np.bincount(wires.source[sent] // per_host, wires.rate[sent]).max())
+
+
+def least_time(plan: JobPlan, scenario: Scenario, outside: float = math.inf) -> float:
+    """Bound the iteration of a job from below by the pipeline of its slowest GPU, seconds; 0 if times have jitter.
+
+    `outside`: rate at which a host sends at most, bytes/s (`host_rate`).
+    """
     machines = machines_of(scenario, range(plan.job.parallelism.ranks))
     if machines.jitters:
         return 0.0
     chain = plan.placement.group("pipelines", int(machines.gpu.argmin()))
-    ranks = [_Rank(plan, chain, stage, scenario.cluster.gpus_per_host) for stage in range(len(chain))]
+    hosts = _Hosts(scenario.cluster.gpus_per_host, outside)
+    ranks = [_Rank(plan, chain, stage, hosts) for stage in range(len(chain))]
     for before, rank in pairwise(ranks):
         if rank.alike == before.alike:
             rank.passes, rank.end = before.passes, before.end
@@ -136,6 +154,13 @@ def _splits(schedule: str) -> bool:
         return True
 
 
+class _Hosts(NamedTuple):
+    """How many GPUs a host has, and at which rate it sends at most, bytes/s."""
+
+    gpus: int
+    outside: float
+
+
 class _Pass(NamedTuple):
     """A pass of a micro-batch through a virtual stage."""
 
@@ -158,12 +183,12 @@ class _Rank:
     `alike`: what decides those.
     """
 
-    def __init__(self, job: JobPlan, chain: tuple[int, ...], stage: int, per_host: int) -> None:
+    def __init__(self, job: JobPlan, chain: tuple[int, ...], stage: int, hosts: _Hosts) -> None:
         number = chain[stage]
         plan = job.on(number)
         self._stage, self._stages, self._chunks = stage, len(chain), plan.chunks(stage)
         self.alike = [(chunk.blocks, chunk.tensors, chunk.experts) for chunk in self._chunks], plan.gpu, plan.job
-        self._clock = _Clock(plan, per_host)
+        self._clock = _Clock(plan, hosts)
         beside = Beside(plan.gpu.overlap_slowdown, plan.links, plan.job.product_overlap)
         lane = RankOps(self._clock, plan.placement, number, beside, plan.job.kernel_launch)
         self._compiler = RankCompiler(plan, lane, Pipeline(self._clock, chain, [0] * len(plan.stages)))
@@ -208,10 +233,10 @@ class _Clock(ProgramBuilder):
     `now`: ps since the host was level with the GPU.
     """
 
-    def __init__(self, plan: JobPlan, per_host: int) -> None:
+    def __init__(self, plan: JobPlan, hosts: _Hosts) -> None:
         super().__init__(TIMERS)
         self.now = 0
-        self._links, self._per_host = plan.links, per_host
+        self._links, self._hosts = plan.links, hosts
         self._called: list[Call] = []
 
     def compute(self, rank: int, duration: int, timer: str, *, after: Iterable[int] = ()) -> int:  # noqa: ARG002
@@ -236,9 +261,11 @@ class _Clock(ProgramBuilder):
         return 0
 
     def _least(self, call: Call, rank: int) -> int:
-        members, inside = len(call.ranks), None if self._links is None else self._links.inside
-        near = sum(other // self._per_host == rank // self._per_host for other in call.ranks)
-        counted = call.collective == "all_to_all" or (call.collective in _COUNTED and near == members)
-        if not counted or inside is None:
-            return 0
-        return int(PS_PER_S * call.size * (near - 1) / members / inside)
+        members, per_host = len(call.ranks), self._hosts.gpus
+        near = sum(other // per_host == rank // per_host for other in call.ranks)
+        everyone = call.collective == "all_to_all"
+        least = near * (members - near) / self._hosts.outside if everyone else 0.0
+        inside = None if self._links is None else self._links.inside
+        if inside is not None and (everyone or (call.collective in _COUNTED and near == members)):
+            least = max(least, (near - 1) / inside)
+        return int(PS_PER_S * call.size / members * least)

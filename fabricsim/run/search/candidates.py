@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from fabricsim.errors import FabricsimError
 from fabricsim.run.bill import COST, POWER, per_gpu
 from fabricsim.run.pipeline import build_plan
-from fabricsim.run.search.bound import NOT_IN_KERNELS, KernelBound, least_time
+from fabricsim.run.search.bound import NOT_IN_KERNELS, KernelBound, host_rate, least_time
 from fabricsim.run.search.layouts import job_tables
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
@@ -37,11 +37,15 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True)
 class _Network:
-    """The scenario without what layouts have of its job, what its network costs, and times of kernels in it."""
+    """The scenario without what layouts have of its job, what its network costs, and times of kernels in it.
+
+    `outside`: rate at which a host sends at most, bytes/s.
+    """
 
     base: LoadedScenario
     costs: dict[str, float]
     kernels: KernelBound
+    outside: float
 
 
 @dataclass
@@ -90,7 +94,7 @@ class Candidate:
         except FabricsimError as error:
             self.reason = str(error)
             return
-        self.bound = max(self.bound, least_time(plan, scenario))
+        self.bound = max(self.bound, least_time(plan, scenario, self.network.outside))
 
 
 class Candidates:
@@ -151,7 +155,7 @@ class Candidates:
             if others:
                 base = load({name: table for name, table in base.resolved.items() if name != "extensions"}, others)
             costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
-            self._made[key] = _Network(base, costs, KernelBound(base.scenario))
+            self._made[key] = _Network(base, costs, KernelBound(base.scenario), host_rate(base.scenario))
         return self._made[key]
 
 

@@ -15,7 +15,7 @@ from fabricsim.errors import FabricsimError, InputError
 from fabricsim.report.swept import searched_text
 from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
-from fabricsim.run.search.bound import KernelBound, least_time
+from fabricsim.run.search.bound import KernelBound, host_rate, least_time
 from fabricsim.run.search.candidates import Budget
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
@@ -110,13 +110,32 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
         more = {"collectives.channels": 1} if collectives == "fixed" else {}
         more["cluster.gpu_speed"] = tomllib.loads(f"x = {speed}")["x"]
         loaded = load(tables, {"cluster.gpu.memory": "1TiB", **more})
-        bound = least_time(build_plan(loaded), loaded.scenario)
+        bound = least_time(build_plan(loaded), loaded.scenario, host_rate(loaded.scenario))
         kernels = KernelBound(loaded.scenario).least(build_plan(loaded).job, "")
         took = simulate(loaded).iteration / 1e12
     except FabricsimError:
         assume(False)  # noqa: FBT003  does not fit together
     assert 0.3 * took < bound <= took
     assert 0.5 * bound < kernels <= bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tensor", "expert", "gained"), [(1, 8, 0), (2, 8, 4 * 4), (4, 8, 2 * 6)])
+def test_all_to_alls_between_hosts_are_bounded_by_the_cables_of_a_host(tensor: int, expert: int, gained: int) -> None:
+    """Of ``n`` ranks, ``h`` on a host, ``h (n - h) / n`` of a buffer leave the host in each of the exchanges."""
+    degrees = {"tensor": tensor, "pipeline": 1, "data": 32 // tensor, "expert": expert, "virtual_stages": 1}
+    degrees["sequence_parallel"] = tensor > 1
+    job = {"job.model": "grok-1", "job.sequence": 4096, "job.global_batch": 64, "job.parallelism": degrees}
+    loaded = load("llama3-405b", {"cluster.hosts": 4, "cluster.gpu.memory": "4TB", **job})
+    plan, rate = build_plan(loaded), host_rate(loaded.scenario)
+    near, far = (least_time(plan, loaded.scenario, outside) for outside in (float("inf"), rate))
+
+    assert rate == loaded.scenario.cluster.nics_per_host * loaded.scenario.link_rate
+    assert far <= simulate(loaded).iteration / 1e12
+    # two dispatches and two combines of two experts' tokens in each of 64 layers, less what NVLink takes meanwhile
+    buffer = 2 * 2 * 4096 * 6144 // tensor
+    sent = 4 * 64 * plan.micro_batches * buffer * gained / expert / rate
+    assert near + 0.7 * sent <= far <= near + sent
 
 
 @pytest.mark.slow
