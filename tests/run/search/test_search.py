@@ -49,8 +49,10 @@ KEYS: dict[str, list[Any]] = {
 @pytest.mark.slow
 def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
     """Branch and bound finds what simulating all layouts finds, and simulates fewer."""
-    pruned = search(small(), tmp_path / "pruned", given=KEYS)
-    whole = search(small(), tmp_path / "whole", given=KEYS, exhaustive=True)
+    loaded = load("llama3-405b", {**MACHINE, "job.global_batch": 16})
+    keys = {**KEYS, "job.parallelism.tensor": [2, 8]}
+    pruned = search(loaded, tmp_path / "pruned", given=keys)
+    whole = search(loaded, tmp_path / "whole", given=keys, exhaustive=True)
 
     assert pruned.layouts == whole.layouts == len(pruned.rows)
     assert pruned.simulated < whole.simulated
@@ -59,7 +61,7 @@ def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
     assert pruned.rows[0]["iteration_time_s"] == min(row["iteration_time_s"] or 1e9 for row in whole.rows)
     assert all(row["bound_s"] <= row["iteration_time_s"] for row in whole.rows if row["status"] == "done")
     assert all(row["error"] for row in pruned.rows if row["status"] == OUT)
-    again = search(small(), tmp_path / "two", given=KEYS, workers=Workers(2))
+    again = search(loaded, tmp_path / "two", given=keys, workers=Workers(2))
     assert again.rows == pruned.rows
     assert (tmp_path / "two" / "index.csv").read_bytes() == (tmp_path / "pruned" / "index.csv").read_bytes()
 
