@@ -40,7 +40,15 @@ ExhaustiveOption = Annotated[
     bool, typer.Option("--exhaustive", help="Simulate also layouts that a bound on their time rules out.")
 ]
 
-
+TrialsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--trials",
+        metavar="N",
+        min=1,
+        help="Simulate N layouts at most, of those that Optuna proposes, if all are too many to look at.",
+    ),
+]
 RowOption = Annotated[
     str | None,
     typer.Option(
@@ -60,6 +68,7 @@ def search(  # noqa: PLR0913  one parameter per option
     most_cost: CostOption = None,
     most_power: PowerOption = None,
     exhaustive: ExhaustiveOption = False,
+    trials: TrialsOption = None,
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
     as_json: common.JsonOption = False,
@@ -76,7 +85,10 @@ def search(  # noqa: PLR0913  one parameter per option
 
     common.check_output_folder(output)
     fixed, given = _sorted(settings or [])
-    who = {"given": given, "exhaustive": exhaustive, "workers": Workers(workers, scheduler)}
+    if trials is not None and (exhaustive or prices is not None):
+        msg = f"--trials {trials}: looks for the quickest layout among a few; leave out --exhaustive and --prices"
+        raise InputError(msg)
+    who = {"given": given, "exhaustive": exhaustive, "trials": trials, "workers": Workers(workers, scheduler)}
     who["budget"] = _budget(prices, most_cost, most_power)
     if row is None and scenario in TABLES:
         _compare(scenario, output or Path(f"{scenario}-search"), fixed, who, as_json=as_json)
@@ -97,7 +109,8 @@ def _search(
         found.files.extend(_draw(found, folder, loaded.scenario.name))
     _tell(found.files, found.rows, as_json=as_json)
     if not as_json:
-        common.show(*searched_text(found.rows, found.keys, found.layouts, found.simulated))
+        proposed = who["trials"] is not None
+        common.show(*searched_text(found.rows, found.keys, found.layouts, found.simulated, proposed=proposed))
 
 
 def _compare(table: str, folder: Path, fixed: list[str], who: dict[str, Any], *, as_json: bool) -> None:

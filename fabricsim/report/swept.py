@@ -83,8 +83,13 @@ def _short(keys: Sequence[str]) -> dict[str, str]:
     return {key: end if ends[end := key.rpartition(".")[2]] == 1 else key for key in keys}
 
 
-def searched_text(rows: Rows, keys: Sequence[str], layouts: int, simulated: int) -> list[RenderableType]:
-    """Give the table of the best layouts, and count the reasons for which others are out."""
+def searched_text(
+    rows: Rows, keys: Sequence[str], layouts: int, simulated: int, *, proposed: bool = False
+) -> list[RenderableType]:
+    """Give the table of the best layouts, and count the reasons for which others are out.
+
+    `proposed`: whether there may be others, which were not looked at.
+    """
     from rich.table import Table  # noqa: PLC0415  not needed for pictures
 
     ranked = [row for row in rows if row["status"] == "done"]
@@ -110,7 +115,8 @@ def searched_text(rows: Rows, keys: Sequence[str], layouts: int, simulated: int)
         tables.append(_own_text(own, ranked[0], keys))
     reasons = Counter(_kind(row) for row in rows if row["status"] != "done")
     counted = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
-    return [*tables, f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"]
+    told = f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"
+    return [*tables, told + "; others, which may be better, were not proposed" * proposed]
 
 
 _PARTS = {
@@ -169,6 +175,8 @@ def _kind(row: Mapping[str, Any]) -> str:
         return "that do not fit into memory"
     if reason.startswith("costs "):
         return "over what networks may cost or draw"
+    if reason.endswith("its turn did not come"):
+        return "whose turn did not come"
     if reason.startswith("takes "):
         return "whose bound is above the best time"
     return "that do not fit together"

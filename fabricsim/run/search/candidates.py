@@ -135,11 +135,16 @@ class Candidates:
         alike = (one for one in found if one.job == job and one.network.base.scenario == same)
         marked = next(alike, None)
         if marked is None:
-            marked = Candidate({key: _value(own.resolved, key) for key in keys}, {}, self._network({}), job=job)
-            marked.reason = self._too_dear(marked.network)
-            found.append(marked)
-        marked.own, marked.network = True, replace(marked.network, base=own)
-        marked.tables = _tables(own, own.resolved["job"])
+            found.append(self.own(own, keys))
+            return
+        _take_as_own(marked, own)
+
+    def own(self, own: LoadedScenario, keys: Sequence[str]) -> Candidate:
+        """Make a candidate of a scenario that has its layout already; see `mark`."""
+        made = Candidate({key: _value(own.resolved, key) for key in keys}, {}, self._network({}), job=own.scenario.job)
+        made.reason = self._too_dear(made.network)
+        _take_as_own(made, own)
+        return made
 
     def _too_dear(self, network: _Network) -> str:
         if (budget := self._budget) is None:
@@ -157,6 +162,10 @@ class Candidates:
             costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
             self._made[key] = _Network(base, costs, KernelBound(base.scenario), host_rate(base.scenario))
         return self._made[key]
+
+
+def _take_as_own(one: Candidate, own: LoadedScenario) -> None:
+    one.own, one.network, one.tables = True, replace(one.network, base=own), _tables(own, own.resolved["job"])
 
 
 def _kernels(layout: Layout) -> str:

@@ -60,17 +60,22 @@ def layouts(ranks: int, keys: Mapping[str, Sequence[Any]]) -> Iterator[Layout]:
     """
     seen = 0
     for values in itertools.product(*keys.values()):
-        found = dict(zip(keys, values, strict=True))
-        tensor, pipeline, context = (found[f"{_DEGREE}{name}"] for name in ("tensor", "pipeline", "context"))
-        data, rest = divmod(ranks, tensor * pipeline * context)
-        found[f"{_DEGREE}data"] = data
-        if rest or not data or not _takes_effect(found, data):
+        found = completed(dict(zip(keys, values, strict=True)), ranks)
+        if found is None:
             continue
         seen += 1
         if seen > MOST:
-            msg = f"there are more than {MOST:,} layouts; leave some keys fewer values with --set key=a,b"
+            msg = f"there are more than {MOST:,} layouts; give --trials N, or fewer values of keys with --set key=a,b"
             raise InputError(msg)
         yield found
+
+
+def completed(values: Layout, ranks: int) -> Layout | None:
+    """Add the data-parallel degree to a layout on so many GPUs; None if it does not fit, or a value has no effect."""
+    tensor, pipeline, context = (values[f"{_DEGREE}{name}"] for name in ("tensor", "pipeline", "context"))
+    data, rest = divmod(ranks, tensor * pipeline * context)
+    found = {**values, f"{_DEGREE}data": data}
+    return found if data and not rest and _takes_effect(found, data) else None
 
 
 def _takes_effect(found: Layout, data: int) -> bool:

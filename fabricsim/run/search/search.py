@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fabricsim.errors import InputError
 from fabricsim.run.search.candidates import Candidate, Candidates
 from fabricsim.run.search.layouts import choices, layouts
+from fabricsim.run.search.sampled import Sampled
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.runs import SweptRun, Task, carry_out, crashed
 from fabricsim.run.sweeps.workers import ALONE, Workers, results
@@ -56,6 +57,7 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     budget: Budget | None = None,
     exhaustive: bool = False,
     own: LoadedScenario | None = None,
+    trials: int | None = None,
     workers: Workers = ALONE,
     progress: Callable[[float], None] | None = None,
 ) -> Found:
@@ -66,34 +68,54 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     `budget`: prices of networks, and what they may cost and draw.
     `exhaustive`: whether to simulate also what the bound rules out.
     `own`: whose layout is tried in any case, in place of the scenario's; it may have more memory.
+    `trials`: how many layouts to simulate at most, of those that Optuna proposes; all that may be the best if left out.
     `workers`: who simulates; what comes out does not depend on them.
-    Raises InputError if there is no job, or no layout fits.
+    Raises InputError if there is no job, no layout fits, or Optuna is wanted and not installed.
     """
     job = loaded.scenario.job
     if job is None or loaded.scenario.jobs:
         msg = f"{loaded.path}: a search is for a scenario of one [job]"
         raise InputError(msg)
     keys = choices(loaded.scenario, job, given or {})
-    candidates = Candidates(loaded, budget)
-    found = [candidates.of(layout) for layout in layouts(loaded.scenario.cluster.ranks, keys)]
-    candidates.mark(found, own or loaded, [*keys, "job.parallelism.data"])
+    candidates, ranks = Candidates(loaded, budget), loaded.scenario.cluster.ranks
+    columns = [*keys, "job.parallelism.data"]
     compile_kernels(loaded.scenario.engine)
     folder = output / "runs"
     folder.mkdir(parents=True, exist_ok=True)
+    if trials is None:
+        found = [candidates.of(layout) for layout in layouts(ranks, keys)]
+        candidates.mark(found, own or loaded, columns)
+        outcomes = _raced(found, folder, workers, progress, exhaustive=exhaustive)
+    else:
+        sampled = Sampled(candidates, ranks, keys, candidates.own(own or loaded, columns), loaded.scenario.seed)
+        sampled.run(trials, folder, workers, progress)
+        found, outcomes = sampled.found, sampled.outcomes
+    if not outcomes:
+        msg = f"{loaded.path}: none of {len(found):,} layouts fits"
+        reasons = sorted((one.reason for one in found), key=lambda reason: not reason.startswith("needs"))
+        msg += f"; such as: {reasons[0]}" if found else "; give other values with --set key=a,b"
+        raise InputError(msg)
+    varied = [key for key in found[0].layout if len({str(one.layout[key]) for one in found}) > 1]
+    rows = _rows(found, outcomes, varied)
+    return Found(rows, len(found), len(outcomes), varied, index.write(rows, output))
+
+
+def _raced(
+    found: Sequence[Candidate],
+    folder: Path,
+    workers: Workers,
+    progress: Callable[[float], None] | None,
+    *,
+    exhaustive: bool,
+) -> dict[int, SweptRun]:
+    """Simulate what may be the best of all layouts, by number."""
     race = _Race(found, folder, exhaustive=exhaustive)
     for task, run, error in results(carry_out, race.tasks(), *workers):
         race.take(task.number, crashed(task, error) if error is not None else run[0])
         if progress is not None:
             progress(race.share)
     race.end()
-    if not race.outcomes:
-        msg = f"{loaded.path}: none of {len(found):,} layouts fits"
-        reasons = sorted((one.reason for one in found), key=lambda reason: not reason.startswith("needs"))
-        msg += f"; such as: {reasons[0]}" if found else "; give other values with --set key=a,b"
-        raise InputError(msg)
-    varied = [key for key in found[0].layout if len({str(one.layout[key]) for one in found}) > 1]
-    rows = _rows(found, race.outcomes, varied)
-    return Found(rows, len(found), len(race.outcomes), varied, index.write(rows, output))
+    return race.outcomes
 
 
 class _Race:
@@ -160,7 +182,8 @@ def _rows(found: Sequence[Candidate], outcomes: Mapping[int, SweptRun], varied: 
     every: dict[int, SweptRun] = {}
     for number, one in enumerate(found):
         best = _best(times, one.cost)
-        reason = one.reason or f"takes {one.bound:.6g} s at least, and the best one {best:.6g} s"
+        end = f"and the best one {best:.6g} s" if one.bound > best else "and its turn did not come"
+        reason = one.reason or f"takes {one.bound:.6g} s at least, {end}"
         every[number] = outcomes.get(number, {"run": "", "status": OUT, "results": {}, "error": reason})
     points = [
         {**{key: one.layout[key] for key in varied}, **one.costs, "bound_s": _bound(one), "own": one.own or None}
