@@ -1,11 +1,11 @@
 """A time that no simulation of a job is below.
 
-The ops of a rank's main stream run one after the other. So a pass takes at least the sum of the least times of its
-ops, and the host what it takes to issue them. Kernels take what the program says, slowed beside collectives or not. Of
-a collective of ``n`` ranks of one host and ``S`` bytes, ``(n - 1) / n S`` go over the NVLink of each rank, out of it or
-into it, by whatever algorithm, also if switches reduce; that takes as long as the link does. Of an all-to-all of ``n``
-ranks, ``h`` of which share a host, ``(h - 1) / n S`` do, and ``h (n - h) / n S`` bytes leave the host, by all of its
-cables at best. Others take no time here.
+The ops of a rank's main stream run one after the other, each once what it waits for on others is done. So a pass takes
+at least what it would if each op took its least time. Kernels take what the program says, slowed beside collectives or
+not, and the host what it takes to issue them. Of a collective of ``n`` ranks of one host and ``S`` bytes,
+``(n - 1) / n S`` go over the NVLink of each rank, out of it or into it, by whatever algorithm, also if switches reduce;
+that takes as long as the link does. Of an all-to-all of ``n`` ranks, ``h`` of which share a host, ``(h - 1) / n S`` do,
+and ``h (n - h) / n S`` bytes leave the host, by all of its cables at best. Others take no time here.
 
 A rank does its passes one after the other, in the order of the schedule. A forward pass of a virtual stage begins once
 the one before has passed its micro-batch forward, and a backward pass once the one behind has passed it back. If each
@@ -213,7 +213,7 @@ class _Rank:
     @cached_property
     def end(self) -> int:
         """Least time of what comes after the last pass, ps."""
-        self._clock.now = 0
+        self._clock.begin()
         self._compiler.finish()
         return self._clock.now
 
@@ -222,7 +222,7 @@ class _Rank:
         return each, each if way == "forward" else self._pass(way, chunk, final=True)
 
     def _pass(self, way: Direction, chunk: int, *, final: bool) -> int:
-        self._clock.now = 0
+        self._clock.begin()
         self._compiler.blocks(Step(way, 0, chunk), final=final)
         return self._clock.now
 
@@ -238,16 +238,29 @@ class _Clock(ProgramBuilder):
         self.now = 0
         self._links, self._hosts = plan.links, hosts
         self._called: list[Call] = []
+        self._ends: list[int] = []  # when each op is done at the earliest
+        self._first = 0  # op since `now` was 0
+
+    def begin(self) -> None:
+        """Set the clock to 0; what was there before is not waited for."""
+        self.now, self._first = 0, len(self._ends)
+
+    def last(self, rank: int) -> tuple[int, ...]:  # noqa: ARG002
+        """Give an op that is done when the main stream is."""
+        return (self._op(self.now),)
+
+    def wait(self, rank: int, ops: Iterable[int]) -> None:  # noqa: ARG002
+        """Let the main stream wait for ops."""
+        self.now = max(self.now, self._end(ops))
 
     def compute(self, rank: int, duration: int, timer: str, *, after: Iterable[int] = ()) -> int:  # noqa: ARG002
         """Let time pass."""
         self.now += duration
-        return 0
+        return self._op(self.now)
 
     def issue(self, rank: int, duration: int, timer: str, *, after: Iterable[int]) -> int:  # noqa: ARG002
-        """Let the GPU wait for the host, as the next op does."""
-        self.now = max(self.now, duration)
-        return 0
+        """Let the host issue kernels, for which the next op waits."""
+        return self._op(duration)
 
     def next_call(self, rank: int, call: Call) -> int:  # noqa: ARG002
         """Take a call down."""
@@ -255,10 +268,19 @@ class _Clock(ProgramBuilder):
         return len(self._called) - 1
 
     def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:  # noqa: ARG002
-        """Let what a call takes at least pass, unless something else goes on beside it."""
-        if stream == MAIN_STREAM:
-            self.now += self._least(self._called[call], rank)
-        return 0
+        """Let what a call takes at least pass, on the main stream or beside it."""
+        least, end = self._least(self._called[call], rank), self._end(after)
+        if stream != MAIN_STREAM:
+            return self._op(end + least)
+        self.now = max(self.now, end) + least
+        return self._op(self.now)
+
+    def _op(self, end: int) -> int:
+        self._ends.append(end)
+        return len(self._ends) - 1
+
+    def _end(self, ops: Iterable[int]) -> int:
+        return max((self._ends[op] for op in ops if op >= self._first), default=0)
 
     def _least(self, call: Call, rank: int) -> int:
         members, per_host = len(call.ranks), self._hosts.gpus

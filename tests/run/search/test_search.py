@@ -141,6 +141,22 @@ def test_all_to_alls_between_hosts_are_bounded_by_the_cables_of_a_host(tensor: i
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize(("expert", "zero", "pipeline"), [(16, 1, 1), (8, 3, 1), (4, 2, 2), (32, 0, 1)])
+def test_no_simulation_with_experts_is_below_the_bound(expert: int, zero: int, pipeline: int, overlap: bool) -> None:  # noqa: FBT001  of the job
+    degrees = {"tensor": 1, "pipeline": pipeline, "data": 32 // pipeline, "expert": expert, "zero": zero}
+    layout = {f"job.parallelism.{key}": value for key, value in {**degrees, "virtual_stages": 1, "context": 1}.items()}
+    tables = {key: table for key, table in small().resolved.items() if key != "extensions"}
+    tables["job"] = job_tables({**tables["job"], "global_batch": 64}, {**layout, "job.schedule": "1f1b"})
+    settings = {"cluster.hosts": 4, "cluster.gpu.memory": "4TB", "job.expert_overlap": overlap}
+    loaded = load(tables, {**settings, "job.model": "qwen3-30b-a3b"})
+    bound = least_time(build_plan(loaded), loaded.scenario, host_rate(loaded.scenario))
+
+    took = simulate(loaded).iteration / 1e12
+    assert 0.3 * took < bound <= took
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("tensor", "layouts_tried"), [(8, 1), (4, 2)])
 def test_the_layout_of_the_scenario_is_tried_and_compared(tmp_path: Path, tensor: int, layouts_tried: int) -> None:
     usual = {"zero": 1, "context": 1, "virtual_stages": 1, "pipeline": 1, "tensor": tensor}
