@@ -24,7 +24,7 @@ LEAST = 0.9
 ROUNDS = 6
 
 
-class Law:
+class Sending:
     """A run under new-reno, as fabricsim has it or in a user's file."""
 
     def __init__(self, law: str) -> None:
@@ -51,23 +51,23 @@ class Law:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Law:
+def own(tmp_path: Path) -> Sending:
     file = tmp_path / "mine.py"
     file.write_text(Path(new_reno.__file__).read_text("utf-8"), encoding="utf-8")
-    return Law(str(file))
+    return Sending(str(file))
 
 
 def test_built_in_law(measured: Callable[..., Any]) -> None:
-    law = Law("new-reno")
+    law = Sending("new-reno")
     measured(law.run, law.make, "data_hops")
 
 
-def test_own_law(measured: Callable[..., Any], own: Law) -> None:
+def test_own_law(measured: Callable[..., Any], own: Sending) -> None:
     measured(own.run, own.make, "data_hops")
 
 
-def test_an_own_law_runs_as_fast_as_a_built_in_one(own: Law, pytestconfig: pytest.Config) -> None:
-    built_in = Law("new-reno")
+def test_an_own_law_runs_as_fast_as_a_built_in_one(own: Sending, pytestconfig: pytest.Config) -> None:
+    built_in = Sending("new-reno")
     own.timed()  # compiles
     rounds = [(built_in.timed(), own.timed()) for _ in range(ROUNDS)]  # by turns
 
