@@ -38,7 +38,7 @@ def test_layout(measured: Callable[..., Found], tmp_path: Path, zero: int) -> No
     loaded = load("llama3-405b", SETTINGS)
 
     def run(folder: Path) -> tuple[int, Found]:
-        found = search(loaded, folder, given={**ONE, "job.parallelism.zero": [zero]}, exhaustive=True)
+        found = search(loaded, folder, given={**ONE, "job.parallelism.zero": [zero]}, trials="all")
         return found.simulated, found
 
     found = measured(run, lambda: Path(tempfile.mkdtemp(dir=tmp_path)), "layouts")

@@ -88,7 +88,11 @@ def search(  # noqa: PLR0913  one parameter per option
     if trials is not None and (exhaustive or prices is not None):
         msg = f"--trials {trials}: looks for the quickest layout among a few; leave out --exhaustive and --prices"
         raise InputError(msg)
-    who = {"given": given, "exhaustive": exhaustive, "trials": trials, "workers": Workers(workers, scheduler)}
+    who: dict[str, Any] = {
+        "given": given,
+        "trials": "all" if exhaustive else trials,
+        "workers": Workers(workers, scheduler),
+    }
     who["budget"] = _budget(prices, most_cost, most_power)
     if row is None and scenario in TABLES:
         _compare(scenario, output or Path(f"{scenario}-search"), fixed, who, as_json=as_json)
@@ -109,7 +113,7 @@ def _search(
         found.files.extend(_draw(found, folder, loaded.scenario.name))
     _tell(found.files, found.rows, as_json=as_json)
     if not as_json:
-        proposed = who["trials"] is not None
+        proposed = isinstance(who["trials"], int)
         common.show(*searched_text(found.rows, found.keys, found.layouts, found.simulated, proposed=proposed))
 
 

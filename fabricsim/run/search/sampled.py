@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fabricsim.run.search.layouts import Layout
     from fabricsim.run.sweeps.runs import SweptRun
     from fabricsim.run.sweeps.workers import Workers
+    from fabricsim.scenario.scenario import Scenario
 
 PROPOSED, SIMULATED = 64, 8
 """Layouts of one turn."""
@@ -35,16 +36,16 @@ _IDLE = 4
 class Sampled:
     """Layouts of a search that were proposed, and what came of them.
 
-    `candidates`, `ranks`, `keys`: make a layout of values of keys. `first`: what is simulated in any case, and before
-    others. `seed`: of the proposals.
+    `candidates`: makes them. `scenario`: has the GPUs and the seed of the proposals. `keys`: values of each to choose
+    from. `first`: what is simulated in any case, and before others.
     Raises InputError if Optuna is not installed.
     """
 
     def __init__(
-        self, candidates: Candidates, ranks: int, keys: Mapping[str, Sequence[Any]], first: Candidate, seed: int
+        self, candidates: Candidates, scenario: Scenario, keys: Mapping[str, Sequence[Any]], first: Candidate
     ) -> None:
-        self._candidates, self._ranks, self._keys = candidates, ranks, keys
-        self._study = _study(seed)
+        self._candidates, self._ranks, self._keys = candidates, scenario.cluster.ranks, keys
+        self._study = _study(scenario.seed)
         self.found = [first]
         self.outcomes: dict[int, SweptRun] = {}
         self._numbers: dict[str, int] = {}  # of layouts that were proposed

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fabricsim.errors import InputError
 from fabricsim.run.search.candidates import Candidate, Candidates
@@ -55,9 +55,8 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     *,
     given: Mapping[str, Sequence[Any]] | None = None,
     budget: Budget | None = None,
-    exhaustive: bool = False,
+    trials: int | Literal["all"] | None = None,
     own: LoadedScenario | None = None,
-    trials: int | None = None,
     workers: Workers = ALONE,
     progress: Callable[[float], None] | None = None,
 ) -> Found:
@@ -66,9 +65,9 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     `output`: folder of the index and of the files of runs; runs that are there are not made again.
     `given`: values of keys in place of the usual ones (`fabricsim.run.search.layouts.choices`).
     `budget`: prices of networks, and what they may cost and draw.
-    `exhaustive`: whether to simulate also what the bound rules out.
+    `trials`: what to simulate: all that may be the best, if left out; ``"all"``, also what the bound rules out; or so
+        many layouts at most, of those that Optuna proposes.
     `own`: whose layout is tried in any case, in place of the scenario's; it may have more memory.
-    `trials`: how many layouts to simulate at most, of those that Optuna proposes; all that may be the best if left out.
     `workers`: who simulates; what comes out does not depend on them.
     Raises InputError if there is no job, no layout fits, or Optuna is wanted and not installed.
     """
@@ -77,17 +76,16 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
         msg = f"{loaded.path}: a search is for a scenario of one [job]"
         raise InputError(msg)
     keys = choices(loaded.scenario, job, given or {})
-    candidates, ranks = Candidates(loaded, budget), loaded.scenario.cluster.ranks
-    columns = [*keys, "job.parallelism.data"]
+    candidates, columns = Candidates(loaded, budget), [*keys, "job.parallelism.data"]
     compile_kernels(loaded.scenario.engine)
     folder = output / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    if trials is None:
-        found = [candidates.of(layout) for layout in layouts(ranks, keys)]
+    if trials is None or trials == "all":
+        found = [candidates.of(layout) for layout in layouts(loaded.scenario.cluster.ranks, keys)]
         candidates.mark(found, own or loaded, columns)
-        outcomes = _raced(found, folder, workers, progress, exhaustive=exhaustive)
+        outcomes = _raced(found, folder, workers, progress, exhaustive=trials is not None)
     else:
-        sampled = Sampled(candidates, ranks, keys, candidates.own(own or loaded, columns), loaded.scenario.seed)
+        sampled = Sampled(candidates, loaded.scenario, keys, candidates.own(own or loaded, columns))
         sampled.run(trials, folder, workers, progress)
         found, outcomes = sampled.found, sampled.outcomes
     if not outcomes:

@@ -52,7 +52,7 @@ def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
     loaded = load("llama3-405b", {**MACHINE, "job.global_batch": 16})
     keys = {**KEYS, "job.parallelism.tensor": [2, 8]}
     pruned = search(loaded, tmp_path / "pruned", given=keys)
-    whole = search(loaded, tmp_path / "whole", given=keys, exhaustive=True)
+    whole = search(loaded, tmp_path / "whole", given=keys, trials="all")
 
     assert pruned.layouts == whole.layouts == len(pruned.rows)
     assert pruned.simulated < whole.simulated
@@ -209,7 +209,7 @@ def test_the_best_at_each_cost_is_what_simulating_all_finds(tmp_path: Path) -> N
     few = {"job.schedule": ["1f1b"], "job.parallelism.zero": [1], "job.parallelism.tensor": [1, 8]}
     keys = {**KEYS, **few, "job.parallelism.pipeline": [1, 2], "fabric.link_rate": ["200Gbps", "400Gbps"]}
     pruned = search(small(), tmp_path / "pruned", given=keys, budget=Budget("list-400g"))
-    whole = search(small(), tmp_path / "whole", given=keys, budget=Budget("list-400g"), exhaustive=True)
+    whole = search(small(), tmp_path / "whole", given=keys, budget=Budget("list-400g"), trials="all")
 
     def frontier(rows: list[dict[str, Any]]) -> dict[float, float]:
         best: dict[float, float] = {}
