@@ -11,6 +11,16 @@ A rank does its passes one after the other, in the order of the schedule. A forw
 the one before has passed its micro-batch forward, and a backward pass once the one behind has passed it back. If each
 takes its least time, and so does what a rank does after its last pass, up to the step of the optimizer, then the
 iteration is as long as the longest chain of passes that wait for one another. Messages between stages take no time.
+
+A part of each such chain is known without the order. Let ``F_k`` and ``B_k`` be the least times of a forward and a
+backward pass of virtual stage ``k``, ``E_s`` that of what a rank of stage ``s`` does after its last pass, ``m`` the
+micro-batches and ``p`` the stages of ranks. Then ::
+
+    T >= sum_{k<s} F_k + m sum_{k = s, s+p, ...} (F_k + B_k) + sum_{k<s} B_k + E_0    for each s
+
+The first pass on a rank of ``s`` is a forward pass, before which its micro-batch has gone through all stages before;
+the last one is a backward pass, after which the gradient goes through them. Schedules that put the gradients of weights
+last lack the last sum, and end with ``E_s``.
 """
 
 from __future__ import annotations
@@ -65,28 +75,48 @@ def host_rate(scenario: Scenario) -> float:
     return float(np.bincount(wires.source[sent] // per_host, wires.rate[sent]).max())
 
 
-def least_time(plan: JobPlan, scenario: Scenario, outside: float = math.inf) -> float:
-    """Bound the iteration of a job from below by the pipeline of its slowest GPU, seconds; 0 if times have jitter.
+def brief(job: Job) -> Job:
+    """Shorten a job to a few micro-batches, whose passes take as long as those of all."""
+    degrees = job.parallelism
+    return job.model_copy(update={"global_batch": 2 * degrees.pipeline * job.micro_batch * degrees.data})
 
-    `outside`: rate at which a host sends at most, bytes/s (`host_rate`).
+
+class LeastTimes:
+    """Bounds an iteration from below by the pipeline of its slowest GPU; 0 if times have jitter.
+
+    `plan`: of the job, or of what is `brief` of it. `outside`: rate at which a host sends at most, bytes/s
+    (`host_rate`).
     """
-    machines = machines_of(scenario, range(plan.job.parallelism.ranks))
-    if machines.jitters:
-        return 0.0
-    chain = plan.placement.group("pipelines", int(machines.gpu.argmin()))
-    hosts = _Hosts(scenario.cluster.gpus_per_host, outside)
-    ranks = [_Rank(plan, chain, stage, hosts) for stage in range(len(chain))]
-    for before, rank in pairwise(ranks):
-        if rank.alike == before.alike:
-            rank.passes, rank.end = before.passes, before.end
-    return seconds(max(through + rank.end for through, rank in zip(_through(ranks), ranks, strict=True)))
+
+    def __init__(self, plan: JobPlan, scenario: Scenario, outside: float = math.inf) -> None:
+        machines = machines_of(scenario, range(plan.job.parallelism.ranks))
+        chain = () if machines.jitters else plan.placement.group("pipelines", int(machines.gpu.argmin()))
+        hosts = _Hosts(scenario.cluster.gpus_per_host, outside)
+        self._ranks = [_Rank(plan, chain, stage, hosts) for stage in range(len(chain))]
+        for before, rank in pairwise(self._ranks):
+            if rank.alike == before.alike:
+                rank.passes, rank.end = before.passes, before.end
+
+    def filled(self, micro_batches: int) -> float:
+        """Bound it by the filling of the pipeline, the passes of a rank, and the draining, seconds."""
+        before = after = most = 0
+        for rank in self._ranks:
+            own = sum((micro_batches - 1) * each + last for way in rank.passes.values() for each, last in way)
+            most = max(most, before + own + (rank.end if "weight" in rank.passes else after + self._ranks[0].end))
+            before += min(rank.passes["forward"][0])
+            after += min(rank.passes["backward"][0])
+        return seconds(most)
+
+    def scheduled(self, job: Job) -> float:
+        """Bound it by the passes of the whole `job` in the order of its schedule, seconds: no less than `filled`."""
+        through = _through([deque(rank.timed(job)) for rank in self._ranks])
+        return seconds(max((end + rank.end for end, rank in zip(through, self._ranks, strict=True)), default=0))
 
 
-def _through(ranks: Sequence[_Rank]) -> list[int]:
+def _through(left: Sequence[deque[_Timed]]) -> list[int]:
     """Say when each rank of a pipeline is through with its passes, each of which begins once its input is there; ps."""
     done: dict[_Pass | None, int] = {None: 0}
-    now, moved = [0] * len(ranks), True
-    left = [deque(rank.timed()) for rank in ranks]
+    now, moved = [0] * len(left), True
     while moved:
         moved = False
         for stage, passes in enumerate(left):
@@ -100,14 +130,8 @@ def _through(ranks: Sequence[_Rank]) -> list[int]:
 class KernelBound:
     """Bounds the jobs of a scenario's cluster from below by kernels alone, those of each kind of block timed once.
 
-    Let ``F_k`` and ``B_k`` be the kernels of a forward and a backward pass of virtual stage ``k`` on the fastest of the
-    GPUs, ``m`` the micro-batches and ``p`` the stages of ranks. Then ::
-
-        T >= sum_{k<s} F_k + m sum_{k = s, s+p, ...} (F_k + B_k) + sum_{k<s} B_k    for each s
-
-    The first pass on a rank of ``s`` is a forward pass, before which its micro-batch has gone through all stages
-    before; the last one is a backward pass, after which the gradient goes through them. Schedules that put the
-    gradients of weights last lack the last sum. That is less than `least_time`, and takes a hundredth of its time.
+    That is the bound above without ``E``, with all GPUs as fast as the fastest: less than that of `LeastTimes`, in a
+    hundredth of its time.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -193,9 +217,11 @@ class _Rank:
         lane = RankOps(self._clock, plan.placement, number, beside, plan.job.kernel_launch)
         self._compiler = RankCompiler(plan, lane, Pipeline(self._clock, chain, [0] * len(plan.stages)))
 
-    def timed(self) -> Iterator[_Timed]:
-        """Give its passes in order."""
-        steps = self._compiler.steps
+    def timed(self, job: Job) -> Iterator[_Timed]:
+        """Give its passes of all micro-batches of a job in order."""
+        degrees = job.parallelism
+        batches = job.global_batch // (job.micro_batch * degrees.data)
+        steps = ordered(job.schedule, self._stage, self._stages, batches, degrees.virtual_stages)
         last = {(step.direction, step.chunk): number for number, step in enumerate(steps)}
         ends = {"forward": (0, -1), "backward": (self._stages * len(self._chunks) - 1, 1)}
         for number, (way, batch, chunk, _) in enumerate(steps):

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from fabricsim.errors import FabricsimError
 from fabricsim.run.bill import COST, POWER, per_gpu
 from fabricsim.run.pipeline import build_plan
-from fabricsim.run.search.bound import NOT_IN_KERNELS, KernelBound, host_rate, least_time
+from fabricsim.run.search.bound import NOT_IN_KERNELS, KernelBound, LeastTimes, brief, host_rate
 from fabricsim.run.search.layouts import job_tables
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from fabricsim.run.search.layouts import Layout
 
+_BOUNDS = 3
 _UNSAID = {"job.parallelism.zero": 0, "job.recompute": "none", "job.schedule": "1f1b"}
 
 
@@ -54,8 +55,8 @@ class Candidate:
 
     `layout`: values of its keys. `tables`: its scenario as resolved. `network`: the scenario without its job.
     `costs`: of the network; empty if nothing is priced. `reason`: why it is out, if it is. `job`: its job, if that fits
-    together. `kernels`, `bound`: no simulation of it takes less, seconds: by its kernels alone, and by all that a rank
-    does, which is known once it is `weighed`. `own`: whether it is that of the scenario itself.
+    together. `bounds`: no simulation of it takes less, seconds: by its kernels alone, by all that a rank does, and by
+    the order of its passes; the last two are found as it is weighed. `own`: whether it is that of the scenario itself.
     """
 
     layout: Layout
@@ -63,9 +64,7 @@ class Candidate:
     network: _Network
     reason: str = ""
     job: Job | None = None
-    kernels: float = 0.0
-    bound: float = 0.0
-    weighed: bool = False
+    bounds: tuple[float, ...] = (0.0,)
     own: bool = False
 
     @property
@@ -78,23 +77,41 @@ class Candidate:
         """Of the network; 0 if nothing is priced."""
         return self.costs.get(COST, 0.0)
 
+    @property
+    def bound(self) -> float:
+        """The highest of its bounds."""
+        return self.bounds[-1]
+
+    @property
+    def weighed(self) -> bool:
+        """Whether there is nothing more to find out but by simulating it."""
+        return len(self.bounds) == _BOUNDS or bool(self.reason) or self.job is None
+
     def weigh(self) -> None:
-        """Find out whether it fits into memory, and what it takes at least with all that a rank does."""
-        self.weighed = True
-        if self.job is None or self.reason:
+        """Find the next bound, and before the last one whether it fits into memory."""
+        if self.weighed or self.job is None:
             return
-        gpu = self.network.base.scenario.cluster.gpu
-        (stage, need), has = fullest(self.job), usable_memory(gpu)
-        if need.total > has:
-            self.reason = f"needs {human_bytes(need.total)} on each GPU of stage {stage}, has {human_bytes(has)}"
-            return
-        scenario = self.network.base.scenario.model_copy(update={"job": self.job})
+        found = self.bound
         try:
-            plan = build_plan(LoadedScenario(scenario, "", {}, self.network.base.path))
+            if len(self.bounds) == 1:
+                batch = self.job.micro_batch * self.job.parallelism.data
+                found = self._least(brief(self.job)).filled(self.job.global_batch // batch)
+            elif not self._lacks_memory(self.job):
+                found = self._least(self.job).scheduled(self.job)
         except FabricsimError as error:
             self.reason = str(error)
-            return
-        self.bound = max(self.bound, least_time(plan, scenario, self.network.outside))
+        self.bounds = (*self.bounds, max(self.bound, found))
+
+    def _lacks_memory(self, job: Job) -> bool:
+        (stage, need), has = fullest(job), usable_memory(self.network.base.scenario.cluster.gpu)
+        if need.total > has:
+            self.reason = f"needs {human_bytes(need.total)} on each GPU of stage {stage}, has {human_bytes(has)}"
+        return need.total > has
+
+    def _least(self, job: Job) -> LeastTimes:
+        scenario = self.network.base.scenario.model_copy(update={"job": job})
+        plan = build_plan(LoadedScenario(scenario, "", {}, self.network.base.path))
+        return LeastTimes(plan, scenario, self.network.outside)
 
 
 class Candidates:
@@ -121,7 +138,7 @@ class Candidates:
             one.reason = str(mistakes[0])
             return one
         one.job = job
-        one.kernels = one.bound = network.kernels.least(job, _kernels(layout))
+        one.bounds = (network.kernels.least(job, _kernels(layout)),)
         return one
 
     def mark(self, found: list[Candidate], own: LoadedScenario, keys: Sequence[str]) -> None:

@@ -80,7 +80,7 @@ class Sampled:
             return known
         number = self._numbers[repr(layout)] = len(self.found)
         one = self._candidates.of(layout)
-        if not one.reason and one.bound <= self._best:
+        while not one.weighed and one.bound <= self._best:
             one.weigh()
         self.found.append(one)
         return number

@@ -160,8 +160,9 @@ class _Race:
     def end(self) -> None:
         """Forget what workers did beyond what had to be: what comes out does not depend on their number."""
         for number, one in enumerate(self._found):
-            if self.beaten(number, one.kernels) and one.job is not None:
-                one.reason, one.bound = "", one.kernels
+            first = next((at for at, bound in enumerate(one.bounds) if self.beaten(number, bound)), None)
+            if first is not None and first < len(one.bounds) - 1 and one.job is not None:
+                one.reason, one.bounds = "", one.bounds[: first + 1]
             if self.beaten(number, one.bound):
                 self.outcomes.pop(number, None)
 

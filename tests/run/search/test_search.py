@@ -15,7 +15,7 @@ from fabricsim.errors import FabricsimError, InputError
 from fabricsim.report.swept import searched_text
 from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
-from fabricsim.run.search.bound import KernelBound, host_rate, least_time
+from fabricsim.run.search.bound import KernelBound, LeastTimes, brief, host_rate
 from fabricsim.run.search.candidates import Budget
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
@@ -34,6 +34,15 @@ MACHINE: dict[str, Any] = {
 
 def small() -> LoadedScenario:
     return load("llama3-405b", MACHINE)
+
+
+def bounds(loaded: LoadedScenario) -> tuple[float, float, float]:
+    """By kernels alone, by what ranks do, and by the order of passes."""
+    job, rate = build_plan(loaded).job, host_rate(loaded.scenario)
+    scenario = loaded.scenario.model_copy(update={"job": brief(job)})
+    short = LeastTimes(build_plan(LoadedScenario(scenario, "", {}, loaded.path)), scenario, rate)
+    filled = short.filled(job.global_batch // (job.micro_batch * job.parallelism.data))
+    return KernelBound(loaded.scenario).least(job, ""), filled, short.scheduled(job)
 
 
 KEYS: dict[str, list[Any]] = {
@@ -112,13 +121,12 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
         more = {"collectives.channels": 1} if collectives == "fixed" else {}
         more["cluster.gpu_speed"] = tomllib.loads(f"x = {speed}")["x"]
         loaded = load(tables, {"cluster.gpu.memory": "1TiB", **more})
-        bound = least_time(build_plan(loaded), loaded.scenario, host_rate(loaded.scenario))
-        kernels = KernelBound(loaded.scenario).least(build_plan(loaded).job, "")
+        kernels, filled, bound = bounds(loaded)
         took = simulate(loaded).iteration / 1e12
     except FabricsimError:
         assume(False)  # noqa: FBT003  does not fit together
     assert 0.3 * took < bound <= took
-    assert 0.5 * bound < kernels <= bound
+    assert 0.5 * bound < kernels <= filled <= bound
 
 
 @pytest.mark.slow
@@ -130,7 +138,7 @@ def test_all_to_alls_between_hosts_are_bounded_by_the_cables_of_a_host(tensor: i
     job = {"job.model": "grok-1", "job.sequence": 4096, "job.global_batch": 64, "job.parallelism": degrees}
     loaded = load("llama3-405b", {"cluster.hosts": 4, "cluster.gpu.memory": "4TB", **job})
     plan, rate = build_plan(loaded), host_rate(loaded.scenario)
-    near, far = (least_time(plan, loaded.scenario, outside) for outside in (float("inf"), rate))
+    near, far = (LeastTimes(plan, loaded.scenario, outside).scheduled(plan.job) for outside in (float("inf"), rate))
 
     assert rate == loaded.scenario.cluster.nics_per_host * loaded.scenario.link_rate
     assert far <= simulate(loaded).iteration / 1e12
@@ -150,10 +158,10 @@ def test_no_simulation_with_experts_is_below_the_bound(expert: int, zero: int, p
     tables["job"] = job_tables({**tables["job"], "global_batch": 64}, {**layout, "job.schedule": "1f1b"})
     settings = {"cluster.hosts": 4, "cluster.gpu.memory": "4TB", "job.expert_overlap": overlap}
     loaded = load(tables, {**settings, "job.model": "qwen3-30b-a3b"})
-    bound = least_time(build_plan(loaded), loaded.scenario, host_rate(loaded.scenario))
+    kernels, filled, bound = bounds(loaded)
 
     took = simulate(loaded).iteration / 1e12
-    assert 0.3 * took < bound <= took
+    assert 0.3 * took < kernels <= filled <= bound <= took
 
 
 @pytest.mark.slow
