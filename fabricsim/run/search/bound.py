@@ -264,6 +264,7 @@ class _Clock(ProgramBuilder):
         self.now = 0
         self._links, self._hosts = plan.links, hosts
         self._called: list[Call] = []
+        self._known: dict[tuple[str, str, int], int] = {}  # least times by collective, dimension and size
         self._ends: list[int] = []  # when each op is done at the earliest
         self._first = 0  # op since `now` was 0
 
@@ -295,7 +296,9 @@ class _Clock(ProgramBuilder):
 
     def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:  # noqa: ARG002
         """Let what a call takes at least pass, on the main stream or beside it."""
-        least, end = self._least(self._called[call], rank), self._end(after)
+        made, end = self._called[call], self._end(after)
+        kind = made.collective, made.dimension, made.size
+        least = self._known[kind] if kind in self._known else self._known.setdefault(kind, self._least(made, rank))
         if stream != MAIN_STREAM:
             return self._op(end + least)
         self.now = max(self.now, end) + least
