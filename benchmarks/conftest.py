@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
 
 REFERENCE = Path(__file__).resolve().parents[1] / "tests" / "reference"
-TURNS = 6
+TURNS = 12
 """How often each benchmark is measured, with all others in between."""
-BUDGET = 0.15
+BUDGET = 0.08
 """CPU seconds that the rounds of a benchmark take together in each turn, at least."""
 T = TypeVar("T")
 R = TypeVar("R")

@@ -36,12 +36,12 @@ def small() -> LoadedScenario:
 @pytest.mark.slow
 def test_proposals_find_the_best_of_a_small_space_whatever_the_number_of_workers(tmp_path: Path) -> None:
     whole = search(small(), tmp_path / "whole", given=KEYS)
-    found = search(small(), tmp_path / "one", given=KEYS, trials=40)
-    again = search(small(), tmp_path / "two", given=KEYS, trials=40, workers=Workers(2))
+    found = search(small(), tmp_path / "one", given=KEYS, trials=24)
+    again = search(small(), tmp_path / "two", given=KEYS, trials=24, workers=Workers(2))
 
     assert found.rows[0]["iteration_time_s"] == whole.rows[0]["iteration_time_s"]
     assert found.rows == again.rows
-    assert found.simulated <= 40
+    assert found.simulated <= 24
     out = [row for row in found.rows if row["status"] == OUT]
     assert out
     assert all(row["bound_s"] is None or row["bound_s"] > found.rows[0]["iteration_time_s"] for row in out)
