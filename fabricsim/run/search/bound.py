@@ -76,9 +76,10 @@ def host_rate(scenario: Scenario) -> float:
 
 
 def brief(job: Job) -> Job:
-    """Shorten a job to a few micro-batches, whose passes take as long as those of all."""
+    """Shorten a job to so many micro-batches that its passes take as long, and store as many activations with 1F1B."""
     degrees = job.parallelism
-    return job.model_copy(update={"global_batch": 2 * degrees.pipeline * job.micro_batch * degrees.data})
+    few = 2 * degrees.pipeline * job.micro_batch * degrees.data
+    return job.model_copy(update={"global_batch": min(few, job.global_batch)})
 
 
 class LeastTimes:

@@ -88,15 +88,17 @@ class Candidate:
         return len(self.bounds) == _BOUNDS or bool(self.reason) or self.job is None
 
     def weigh(self) -> None:
-        """Find the next bound, and before the last one whether it fits into memory."""
+        """Find the next bound, if it fits into memory: with few micro-batches first, which is soon known."""
         if self.weighed or self.job is None:
             return
         found = self.bound
         try:
-            if len(self.bounds) == 1:
-                batch = self.job.micro_batch * self.job.parallelism.data
-                found = self._least(brief(self.job)).filled(self.job.global_batch // batch)
-            elif not self._lacks_memory(self.job):
+            batch, few = self.job.micro_batch * self.job.parallelism.data, brief(self.job)
+            if self._lacks_memory(few if len(self.bounds) == 1 else self.job):
+                pass
+            elif len(self.bounds) == 1:
+                found = self._least(few).filled(self.job.global_batch // batch)
+            else:
                 found = self._least(self.job).scheduled(self.job)
         except FabricsimError as error:
             self.reason = str(error)
