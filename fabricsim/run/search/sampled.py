@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import InputError
 from fabricsim.run.search.layouts import completed
-from fabricsim.run.sweeps.runs import Task, carry_out, crashed
-from fabricsim.run.sweeps.workers import results
+from fabricsim.run.sweeps.runs import Task, carried_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from fabricsim.run.search.candidates import Candidate, Candidates
@@ -97,13 +96,9 @@ class Sampled:
         return one.bound if outcome is None else float(outcome["results"]["iteration_time_s"] or inf)
 
     def _simulate(self, numbers: Sequence[int], folder: Path, workers: Workers) -> None:
-        for task, run, error in results(carry_out, self._tasks(numbers, folder), *workers):
-            self.outcomes[task.number] = crashed(task, error) if error is not None else run[0]
+        tasks = (Task(number, "job", self.found[number].tables, {}, {}, folder) for number in numbers)
+        self.outcomes |= {number: outcome for number, outcome, _ in carried_out(tasks, *workers)}
         self._best = min([self._best, *(self._value(number) for number in numbers)])
-
-    def _tasks(self, numbers: Sequence[int], folder: Path) -> Iterator[Task]:
-        for number in numbers:
-            yield Task(number, "job", self.found[number].tables, {}, {}, folder)
 
 
 def _study(seed: int) -> Any:  # noqa: ANN401  an extra, whose types are not there without it

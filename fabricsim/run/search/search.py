@@ -19,8 +19,8 @@ from fabricsim.run.search.candidates import Candidate, Candidates
 from fabricsim.run.search.layouts import choices, layouts
 from fabricsim.run.search.sampled import Sampled
 from fabricsim.run.sweeps import index
-from fabricsim.run.sweeps.runs import SweptRun, Task, carry_out, crashed
-from fabricsim.run.sweeps.workers import ALONE, Workers, results
+from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out
+from fabricsim.run.sweeps.workers import ALONE, Workers
 from fabricsim.run.warm import compile_kernels
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def _raced(
 ) -> dict[int, SweptRun]:
     """Simulate what may be the best of all layouts, by number."""
     race = _Race(found, folder, exhaustive=exhaustive)
-    for task, run, error in results(carry_out, race.tasks(), *workers):
-        race.take(task.number, crashed(task, error) if error is not None else run[0])
+    for number, outcome, _ in carried_out(race.tasks(), *workers):
+        race.take(number, outcome)
         if progress is not None:
             progress(race.share)
     race.end()

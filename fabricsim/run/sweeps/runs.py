@@ -22,6 +22,7 @@ from fabricsim.results.traffic import summarise_traffic
 from fabricsim.run import bench, pipeline, traffic
 from fabricsim.run.bill import per_gpu
 from fabricsim.run.sweeps.headline import of_job, of_traffic
+from fabricsim.run.sweeps.workers import results
 from fabricsim.run.verbs import bench as time_collective
 from fabricsim.run.verbs import traffic as send
 from fabricsim.scenario import library
@@ -31,7 +32,7 @@ from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from fabricsim.run.result import Result, TrafficResult
     from fabricsim.run.sweeps.headline import Row
@@ -97,7 +98,18 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
     return outcome, False
 
 
-def crashed(task: Task, error: BaseException) -> SweptRun:
+def carried_out(
+    tasks: Iterable[Task], workers: int, scheduler: str | None = None
+) -> Iterator[tuple[int, SweptRun, bool]]:
+    """Make runs, and give of each that is done the number of its task, the outcome and whether it was there.
+
+    `workers`, `scheduler`: who makes them, as of `fabricsim.run.sweeps.workers.results`.
+    """
+    for task, found, error in results(carry_out, tasks, workers, scheduler):
+        yield task.number, *((_crashed(task, error), False) if error is not None else found)
+
+
+def _crashed(task: Task, error: BaseException) -> SweptRun:
     """Say of a run that it ended by what is no mistake of the user; it has no file, so that it is tried again."""
     told = "".join(traceback.format_exception_only(error)).strip()
     name = _digest([task.kind, task.scenario, settings(task.settings), dict(task.options)])

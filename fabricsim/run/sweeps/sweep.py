@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fabricsim.errors import InputError
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
-from fabricsim.run.sweeps.runs import SweptRun, Task, carry_out, crashed
-from fabricsim.run.sweeps.workers import results
+from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.load import load
 from fabricsim.scenario.prices import read_prices
@@ -199,9 +198,8 @@ def run(  # noqa: PLR0913  the rest are rarely given, and by name only
         compile_kernels(engine)
     outcomes: dict[int, SweptRun] = {}
     state = Progress(0, 0, 0, len(tasks))
-    for task, found, error in results(carry_out, tasks, workers, scheduler):
-        outcome, known = (crashed(task, error), False) if error is not None else found
-        outcomes[task.number] = outcome
+    for number, outcome, known in carried_out(tasks, workers, scheduler):
+        outcomes[number] = outcome
         state = _counted(state, failed=outcome["status"] == "failed", known=known)
         if progress is not None:
             progress(state)
