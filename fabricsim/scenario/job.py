@@ -179,3 +179,8 @@ class Job(Spec):
     expert_kernels: Literal["grouped", "all-to-all", "flex", "fused"] = "grouped"
     expert_overlap: bool = False
     recorded: Annotated[tuple[Literal["attention", "router"], ...], Field(strict=False)] = ()
+
+
+def micro_batches(job: Job) -> int:
+    """Micro-batches of each replica."""
+    return job.global_batch // (job.micro_batch * job.parallelism.data)

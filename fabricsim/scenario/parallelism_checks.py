@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
-from fabricsim.scenario.job import DIMENSIONS
+from fabricsim.scenario.job import DIMENSIONS, micro_batches
 from fabricsim.scenario.schedule import SCHEDULES
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _virtual(job: Job) -> Iterator[Mistake]:
     if schedule is not None and not schedule.interleaves:
         problem = f"a schedule of {job.schedule!r} is not interleaved"
         yield Mistake(f"{_KEY}.virtual_stages", problem, 'set it to 1, or schedule = "1f1b"')
-    batches = job.global_batch // (job.micro_batch * degrees.data)
+    batches = micro_batches(job)
     if batches % degrees.pipeline:
         problem = f"{batches} micro-batches per replica are no multiple of the {degrees.pipeline} stages"
         yield Mistake(f"{_KEY}.virtual_stages", problem, "change job.global_batch: the interleaved schedule needs it")

@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, ScenarioError
+from fabricsim.scenario.job import micro_batches
 from fabricsim.scenario.job_checks import job_problems, peak_problems
 from fabricsim.units import human_bytes, human_seconds, seconds
 from fabricsim.workload import data_parallel, pipeline_parallel
@@ -74,7 +75,7 @@ class JobPlan:
         self.links = links
         self.placement = Placement(job.parallelism)
         self.stages = plan_stages(job, gpu)
-        self.micro_batches = job.global_batch // (job.micro_batch * job.parallelism.data)
+        self.micro_batches = micro_batches(job)
         self._refuse_what_no_engine_holds()
 
     def _refuse_what_no_engine_holds(self) -> None:

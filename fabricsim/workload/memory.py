@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fabricsim.scenario.job import micro_batches
 from fabricsim.workload import passes
 from fabricsim.workload.adapters import trained_parameters
 from fabricsim.workload.operations import block_work
@@ -79,7 +80,7 @@ def in_flight(job: Job, stage: int) -> tuple[int, ...]:
     """
     degrees = job.parallelism
     stages, chunks = degrees.pipeline, degrees.virtual_stages
-    batches = job.global_batch // (job.micro_batch * degrees.data)
+    batches = micro_batches(job)
     held = passes.in_flight(passes.ordered(job.schedule, stage, stages, batches, chunks))
     return tuple(number // stages % chunks for number in range(held))
 

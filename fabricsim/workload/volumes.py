@@ -29,12 +29,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fabricsim.scenario.job import micro_batches
 from fabricsim.workload.parameter_counts import virtual_stages
 from fabricsim.workload.shapes import embedding_stages, layout
 from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.tape import decoder_sequence, gradient_bytes
 from fabricsim.workload.volumes_data import data_calls
-from fabricsim.workload.volumes_layers import activation_bytes, layer_calls, micro_batches
+from fabricsim.workload.volumes_layers import activation_bytes, layer_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,13 @@ from itertools import chain
 from math import lcm
 from typing import TYPE_CHECKING, Literal
 
+from fabricsim.scenario.job import micro_batches
 from fabricsim.workload.adapters import trained, trained_parameters
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.tape import PRECISION_BYTES, gradient_bytes
-from fabricsim.workload.volumes_layers import micro_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

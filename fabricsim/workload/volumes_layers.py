@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.scenario.job import micro_batches
 from fabricsim.workload.experts import copies
 from fabricsim.workload.operations import KEEPING
 from fabricsim.workload.shapes import attention_width, decoder_layers, expert_layers, key_width, rotary_width
@@ -31,11 +32,6 @@ class _Count(NamedTuple):
     columns: int
     rows: int
     times: int
-
-
-def micro_batches(job: Job) -> int:
-    """Micro-batches of each replica."""
-    return job.global_batch // (job.micro_batch * job.parallelism.data)
 
 
 def activation_bytes(job: Job, tokens: int) -> int:

@@ -37,6 +37,7 @@ from fabricsim.errors import FabricsimError
 from fabricsim.records.program import MAIN_STREAM
 from fabricsim.run.bill import wired
 from fabricsim.run.pipeline import machines_of
+from fabricsim.scenario.job import micro_batches
 from fabricsim.scenario.schedule import Step
 from fabricsim.units import PS_PER_S, seconds
 from fabricsim.workload.builder import ProgramBuilder
@@ -76,7 +77,10 @@ def host_rate(scenario: Scenario) -> float:
 
 
 def brief(job: Job) -> Job:
-    """Shorten a job to so many micro-batches that its passes take as long, and store as many activations with 1F1B."""
+    """Shorten a job to so many micro-batches that its passes take as long.
+
+    It stores no more activations than all of the job, and with 1F1B as many.
+    """
     degrees = job.parallelism
     few = 2 * degrees.pipeline * job.micro_batch * degrees.data
     return job.model_copy(update={"global_batch": min(few, job.global_batch)})
@@ -98,11 +102,14 @@ class LeastTimes:
             if rank.alike == before.alike:
                 rank.passes, rank.end = before.passes, before.end
 
-    def filled(self, micro_batches: int) -> float:
-        """Bound it by the filling of the pipeline, the passes of a rank, and the draining, seconds."""
-        before = after = most = 0
+    def filled(self, job: Job) -> float:
+        """Bound it by the filling of the pipeline, the passes of a rank, and the draining, seconds.
+
+        `job`: the whole one, also if the plan is of what is brief.
+        """
+        before, after, most, batches = 0, 0, 0, micro_batches(job)
         for rank in self._ranks:
-            own = sum((micro_batches - 1) * each + last for way in rank.passes.values() for each, last in way)
+            own = sum((batches - 1) * each + last for way in rank.passes.values() for each, last in way)
             most = max(most, before + own + (rank.end if "weight" in rank.passes else after + self._ranks[0].end))
             before += min(rank.passes["forward"][0])
             after += min(rank.passes["backward"][0])
@@ -151,7 +158,7 @@ class KernelBound:
             return 0.0
         degrees = job.parallelism
         stages = self._times(job, self._gpu, kernels)
-        batches, split = job.global_batch // (job.micro_batch * degrees.data), _splits(job.schedule)
+        batches, split = micro_batches(job), _splits(job.schedule)
         around = most = 0
         for stage in range(degrees.pipeline):
             most = max(most, around + batches * sum(map(sum, stages[stage :: degrees.pipeline])))
@@ -220,9 +227,7 @@ class _Rank:
 
     def timed(self, job: Job) -> Iterator[_Timed]:
         """Give its passes of all micro-batches of a job in order."""
-        degrees = job.parallelism
-        batches = job.global_batch // (job.micro_batch * degrees.data)
-        steps = ordered(job.schedule, self._stage, self._stages, batches, degrees.virtual_stages)
+        steps = ordered(job.schedule, self._stage, self._stages, micro_batches(job), len(self._chunks))
         last = {(step.direction, step.chunk): number for number, step in enumerate(steps)}
         ends = {"forward": (0, -1), "backward": (self._stages * len(self._chunks) - 1, 1)}
         for number, (way, batch, chunk, _) in enumerate(steps):
@@ -265,7 +270,7 @@ class _Clock(ProgramBuilder):
         self.now = 0
         self._links, self._hosts = plan.links, hosts
         self._called: list[Call] = []
-        self._known: dict[tuple[str, str, int], int] = {}  # least times by collective, dimension and size
+        self._known: dict[Call, int] = {}  # least times
         self._ends: list[int] = []  # when each op is done at the earliest
         self._first = 0  # op since `now` was 0
 
@@ -298,8 +303,7 @@ class _Clock(ProgramBuilder):
     def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:  # noqa: ARG002
         """Let what a call takes at least pass, on the main stream or beside it."""
         made, end = self._called[call], self._end(after)
-        kind = made.collective, made.dimension, made.size
-        least = self._known[kind] if kind in self._known else self._known.setdefault(kind, self._least(made, rank))
+        least = self._known[made] if made in self._known else self._known.setdefault(made, self._least(made, rank))
         if stream != MAIN_STREAM:
             return self._op(end + least)
         self.now = max(self.now, end) + least

@@ -91,17 +91,14 @@ class Candidate:
         """Find the next bound, if it fits into memory: with few micro-batches first, which is soon known."""
         if self.weighed or self.job is None:
             return
-        found = self.bound
+        job, first = self.job, len(self.bounds) == 1
+        looked, found = brief(job) if first else job, self.bound
         try:
-            batch, few = self.job.micro_batch * self.job.parallelism.data, brief(self.job)
-            if self._lacks_memory(few if len(self.bounds) == 1 else self.job):
-                pass
-            elif len(self.bounds) == 1:
-                found = self._least(few).filled(self.job.global_batch // batch)
-            else:
-                found = self._least(self.job).scheduled(self.job)
+            if not self._lacks_memory(looked):
+                least = self._least(looked)
+                found = least.filled(job) if first else least.scheduled(job)
         except FabricsimError as error:
-            self.reason = str(error)
+            self.reason = "" if first else str(error)  # a schedule may be none for few micro-batches
         self.bounds = (*self.bounds, max(self.bound, found))
 
     def _lacks_memory(self, job: Job) -> bool:

@@ -15,13 +15,14 @@ from fabricsim.errors import FabricsimError, InputError
 from fabricsim.report.swept import searched_text
 from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
-from fabricsim.run.search.bound import KernelBound, LeastTimes, brief, host_rate
+from fabricsim.run.search.bound import KernelBound, LeastTimes, _Clock, _Hosts, brief, host_rate
 from fabricsim.run.search.candidates import Budget
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
 from fabricsim.run.search.search import OUT, search
 from fabricsim.run.sweeps.workers import Workers
 from fabricsim.scenario.load import LoadedScenario
+from fabricsim.workload.program import Call
 
 MACHINE: dict[str, Any] = {
     "cluster.hosts": 2,
@@ -41,8 +42,7 @@ def bounds(loaded: LoadedScenario) -> tuple[float, float, float]:
     job, rate = build_plan(loaded).job, host_rate(loaded.scenario)
     scenario = loaded.scenario.model_copy(update={"job": brief(job)})
     short = LeastTimes(build_plan(LoadedScenario(scenario, "", {}, loaded.path)), scenario, rate)
-    filled = short.filled(job.global_batch // (job.micro_batch * job.parallelism.data))
-    return KernelBound(loaded.scenario).least(job, ""), filled, short.scheduled(job)
+    return KernelBound(loaded.scenario).least(job, ""), short.filled(job), short.scheduled(job)
 
 
 KEYS: dict[str, list[Any]] = {
@@ -127,6 +127,18 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
         assume(False)  # noqa: FBT003  does not fit together
     assert 0.3 * took < bound <= took
     assert 0.5 * bound < kernels <= filled <= bound
+
+
+def test_groups_of_one_dimension_have_their_own_least_times() -> None:
+    """Gradients of experts and of all else are reduced over different groups, though both are data-parallel."""
+    plan = build_plan(small())
+    clock = _Clock(plan, _Hosts(8, float("inf")))
+    for members in (2, 8):
+        clock.begin()
+        clock.join(clock.next_call(0, Call("all_gather", tuple(range(members)), 2**30, "data")), 0, "")
+        assert plan.links is not None
+        assert plan.links.inside is not None
+        assert clock.now == int(1e12 * 2**30 * (members - 1) / members / plan.links.inside)
 
 
 @pytest.mark.slow
