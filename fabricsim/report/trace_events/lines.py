@@ -20,7 +20,9 @@ MICROSECONDS = 0
 _MOST_DIGITS = 19  # of 64 bits
 _MOST_BYTES = 20  # of a number: 19 digits and a point
 _POINT = ord(".")
-_TEN, _ZERO = np.uint64(10), np.uint64(ord("0"))  # without a sign to look at, a division takes half the time
+_HUNDRED = np.uint64(100)  # without a sign to look at, a division takes half the time
+_PAIRS = np.frombuffer(b"".join(b"%02d" % pair for pair in range(100)), np.uint8)
+"""The digits of each number below 100."""
 _BLOCK = 16
 """Bytes that are copied at once; those beyond the end of a text are written over by what comes next."""
 
@@ -107,9 +109,12 @@ def _write_number(text: NDArray[np.uint8], at: int, number: int, least: int) -> 
         digits, above = digits + 1, above * 10
     end = place = at + max(digits, least)
     left = np.uint64(number)
-    while place > at:
-        place -= 1
-        rest = left // _TEN
-        text[place] = _ZERO + left - rest * _TEN
+    while place > at + 1:
+        place -= 2
+        rest = left // _HUNDRED
+        pair = 2 * (left - rest * _HUNDRED)
+        text[place], text[place + 1] = _PAIRS[pair], _PAIRS[pair + 1]
         left = rest
+    if place > at:
+        text[at] = _PAIRS[2 * left + 1]
     return end

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 STEPS, COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD, FIRST_STREAM = 0, 7, 100, 500, 1000
 """Threads of a rank: its steps, its kernels, those beside them, its host; and from the last on a thousand numbers for
 the collectives of each dimension, as NCCL has a stream for each communicator."""
+_OF_RANKS = (COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD)
 _MOST_RANKS = 2**24
 _LARGEST = 2**63
 _FEW = 32
@@ -171,7 +172,7 @@ class CallGroups:
         names = dimensions(result)
         dimension = np.array([names.index(kind.dimension) for kind in calls.kinds], np.int64)[calls.kind]
         # calls whose members have the same sum of random numbers have the same members
-        sums = np.concatenate([[0], np.cumsum(_mixed(rank * _MOST_RANKS + member))]).astype(np.uint64)
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(rank * _MOST_RANKS + member))])
         sums = sums[begins[1:]] - sums[begins[:-1]] + _mixed(dimension * _MOST_RANKS + sizes)
         _, first, number = np.unique(sums, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -188,19 +189,26 @@ def threads_of(result: RunRecord, some: NDArray[np.int64]) -> NDArray[np.int64]:
     `some`: ops of whole ranks.
     """
     ops, spans = result.ops.take(some), result.spans[some]
-    names = {name: place for place, name in enumerate(dimensions(result))}
-    of_kind = np.array([names[kind.dimension] for kind in result.calls.kinds], np.int64)
-    base = np.where(ops["stream"] == MAIN_STREAM, COMPUTE_STREAM, BESIDE_STREAM)
-    base[ops["kind"] == HOST] = HOST_THREAD
+    places = {name: place for place, name in enumerate(dimensions(result), len(_OF_RANKS))}
+    bases = np.array([*_OF_RANKS, *range(FIRST_STREAM, FIRST_STREAM * (len(places) + 1), FIRST_STREAM)])
+    of_kind = np.array([places[kind.dimension] for kind in result.calls.kinds], np.int64)
+    place = np.where(ops["kind"] == HOST, _OF_RANKS.index(HOST_THREAD), ops["stream"] != MAIN_STREAM).astype(np.int64)
     collective = ops["kind"] == COLLECTIVE
-    base[collective] = FIRST_STREAM * (1 + of_kind[result.calls.kind[ops["call"][collective]]])
-    key = ops["rank"] * np.int64(len(names) + 2) * FIRST_STREAM + base
-    order = np.lexsort((-spans["end"], spans["start"], key))
-    key, start, end = key[order], spans["start"][order], spans["end"][order]
-    lane = _lanes(np.cumsum(np.diff(key, prepend=key[:1]) != 0), start, end)
+    place[collective] = of_kind[result.calls.kind[ops["call"][collective]]]
+    stream = (ops["rank"] - ops["rank"].min(initial=_MOST_RANKS)) * np.int64(len(bases)) + place
+    order = _by_start(stream, spans["start"])
+    group = np.cumsum(np.diff(stream[order], prepend=stream[order[:1]]) != 0)
     threads = np.empty(len(some), np.int64)
-    threads[order] = base[order] + lane
+    threads[order] = bases[place[order]] + _lanes(group, spans["start"][order], spans["end"][order])
     return threads
+
+
+def _by_start(stream: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Order spans by stream and start; those of a stream mostly come in the order in which they start."""
+    order = np.argsort(stream.astype(np.min_scalar_type(int(stream.max(initial=0)))), kind="stable")
+    stream, start = stream[order], start[order]
+    ordered = (np.diff(start) >= 0) | (np.diff(stream) > 0)
+    return order if ordered.all() else order[np.lexsort((start, stream))]
 
 
 def dimensions(result: RunRecord) -> list[str]:

@@ -183,6 +183,20 @@ def test_processes_say_where_ranks_are(run: RunRecord, tmp_path: Path) -> None:
     assert any(event["ph"] == "C" and event["pid"] == 8 for event in events)
 
 
+def test_each_group_of_ranks_is_one_process_group(run: RunRecord, tmp_path: Path) -> None:
+    trace = written(run, tmp_path / "t.json.gz")
+    groups = {group["pg_name"]: group for group in trace["distributedInfo"]["pg_config"]}
+
+    told = [(group["pg_desc"], tuple(group["ranks"])) for group in groups.values()]
+    assert len(set(told)) == len(told)
+    for event in slices(trace):
+        if "Process Group Name" in event["args"]:
+            group = groups[event["args"]["Process Group Name"]]
+            assert event["pid"] in group["ranks"]
+            assert event["args"]["Process Group Description"] == group["pg_desc"]
+            assert event["args"]["Group size"] == group["pg_size"]
+
+
 @pytest.mark.slow
 def test_the_reader_of_the_profilers_traces_reads_it_back(run: RunRecord, tmp_path: Path) -> None:
     assert write_timelines(run, tmp_path) == 8
