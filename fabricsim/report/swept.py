@@ -141,7 +141,7 @@ def _own_text(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[st
 def better(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[str]) -> str:
     """Say what the best layout of a search has in place of another one's, and what it takes less of."""
     differing = [key for key in keys if _told(own[key]) != _told(best[key])]
-    has = [f"{name} {_told(best[key])} in place of {_told(own[key])}" for key, name in _short(differing).items()]
+    has = [f"{name} {_set(best[key])} in place of {_set(own[key])}" for key, name in _short(differing).items()]
     parts = {name: float(best[key] or 0) - float(own[key] or 0) for name, key in _PARTS.items()}
     least = float(own["iteration_time_s"]) / 1000
     takes = [f"{name} {more:+.3g} s" for name, more in parts.items() if abs(more) >= least]
@@ -184,6 +184,10 @@ def _kind(row: Mapping[str, Any]) -> str:
 
 def _told(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _set(value: object) -> str:
+    return "no value set" if value is None else _told(value)
 
 
 def headline(rows: Rows) -> str:

@@ -8,7 +8,7 @@ import pytest
 from fabricsim.errors import InputError
 from fabricsim.report.axis_names import axis_name, value_name
 from fabricsim.report.lines import _labels
-from fabricsim.report.swept import pictures, swept_text
+from fabricsim.report.swept import better, pictures, swept_text
 
 
 def rows(count: int, scale: float = 100.0) -> list[dict[str, Any]]:
@@ -70,6 +70,16 @@ def test_labels_of_neighbours_are_told_together() -> None:
     points = [(1.0, 1.0, "a", ""), (1.01, 1.01, "b", ""), (1.0, 2.0, "c", ""), (2.0, 1.0, "a", "")]
 
     assert _labels(points, 0.1, 0.1) == [(1.0, 2.0, "c"), (1.01, 1.01, "b, a"), (2.0, 1.0, "a")]
+
+
+def test_a_layout_without_a_value_that_the_best_has_says_so() -> None:
+    parts = dict.fromkeys(("exposed_communication_s", "bubble_s", "host_s"), 0.0)
+    own = {**parts, "fabric.link_rate": None, "job.zero": 1, "iteration_time_s": 3.0, "compute_s": 2.0}
+    best = {**own, "fabric.link_rate": "400Gbps", "compute_s": 1.0, "iteration_time_s": 2.0}
+
+    told = better(own, best, ["fabric.link_rate", "job.zero"])
+
+    assert told == "link_rate 400Gbps in place of no value set: compute -1 s"
 
 
 def test_columns_that_are_not_there_are_refused() -> None:
