@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from fabricsim.report import style
-from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MOST_SIZES = 12
 _LABEL_WIDTH = 36  # characters; a quantity's name is a sentence and must leave room for the bars
 
 
@@ -82,7 +80,7 @@ def bus_bandwidth(sizes: Sequence[int], measured: Sequence[float], predicted: Se
     panels[0].set_ylabel("Bus bandwidth (GB/s)")
     panels[0].legend(loc="best")
     panels[0].grid(visible=True, which="major", alpha=0.3)
-    _size_axis(panels[-1], size)
+    style.size_axis(panels[-1], size, "Message size")
     figure.suptitle(title, wrap=True)
     return figure
 
@@ -127,15 +125,6 @@ def _errors(axes: Axes, size: np.ndarray, error: np.ndarray) -> None:
     axes.plot(size, 100 * error, "o-", color=style.PREDICTED_COLOUR, markersize=4)
     axes.set_ylabel("Error (%)")
     axes.grid(visible=True, alpha=0.3)
-
-
-def _size_axis(axes: Axes, size: np.ndarray) -> None:
-    axes.set_xscale("log", base=2)
-    # every so many, so that the ticks stay evenly spaced; the largest size always
-    ticks = size[::-1][:: -(-len(size) // _MOST_SIZES)]
-    axes.set_xticks(ticks, [human_bytes(float(tick)) for tick in ticks], rotation=30, ha="right")
-    axes.minorticks_off()
-    axes.set_xlabel("Message size")
 
 
 def _number(value: object) -> float:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.report import style
-from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 _BAND = 10
 """Percent of the grey band around no error."""
 _HELD_COLOUR = "#D55E00"
-_MOST_SIZES = 10
 
 
 class CalibratedRows(NamedTuple):
@@ -42,7 +40,7 @@ def calibration(series: Sequence[CalibratedRows], title: str) -> Figure:
     style.require_some(sum(len(each.sizes) for each in series), "row", "the table is empty")
     figure = style.new_figure(4.6, widest=5.0)
     times, errors = figure.subplots(2, 1, sharex=True, height_ratios=[2, 1])
-    times.set(xscale="log", yscale="log", ylabel="Time (µs)", title=title)
+    times.set(yscale="log", ylabel="Time (µs)", title=title)
     _draw_times(times, series)
     for each in series:
         error = (np.array(each.predicted) / np.array(each.measured) - 1) * 100
@@ -52,8 +50,7 @@ def calibration(series: Sequence[CalibratedRows], title: str) -> Figure:
     errors.axhspan(-_BAND, _BAND, color=style.BUBBLE_COLOUR, alpha=0.4, zorder=0, linewidth=0, label=f"±{_BAND} %")
     errors.axhline(0, color=style.MEASURED_COLOUR, linewidth=0.8)
     errors.set_ylabel("Error of\nprediction (%)")
-    errors.set_xlabel("Size")
-    _label_sizes(errors, series)
+    style.size_axis(errors, [size for each in series for size in each.sizes], "Size")
     style.legend(figure)
     return figure
 
@@ -63,15 +60,6 @@ def _draw_times(axes: Axes, series: Sequence[CalibratedRows]) -> None:
     sizes, predicted = np.array(pairs).T
     style.logarithmic(axes.yaxis, float(predicted.min()) * 1e6, float(predicted.max()) * 1e6)
     axes.plot(sizes, predicted * 1e6, "-", color=style.PREDICTED_COLOUR, linewidth=1.2, label="predicted")
-
-
-def _label_sizes(axes: Axes, series: Sequence[CalibratedRows]) -> None:
-    from matplotlib.ticker import NullLocator  # noqa: PLC0415  matplotlib loads slowly
-
-    sizes = sorted({size for each in series for size in each.sizes})
-    shown = sizes[::-1][:: -(-len(sizes) // _MOST_SIZES)][::-1]  # at even steps, the largest always
-    axes.set_xticks(shown, [human_bytes(size) for size in shown], rotation=30, ha="right")
-    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _what(series: CalibratedRows) -> str:

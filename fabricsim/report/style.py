@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
-from fabricsim.units import PS_PER_S
+from fabricsim.units import PS_PER_S, human_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -100,6 +100,8 @@ _LINE = 0.15
 """Height of a line of a legend."""
 _WORDS = 0.8
 """Height of title, ticks and label of an axis: letters keep their size."""
+_MOST_SIZES = 11
+"""Steps between the sizes that an axis names."""
 _LONGEST_TEXT = 300
 """Letters that are drawn at most; more fit into no picture, and each letter that does not fit takes its time, too."""
 
@@ -206,6 +208,21 @@ def logarithmic(axis: Axis, lowest: float, highest: float) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if highest < _FEW_DECADES * lowest else (1.0,)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")
+
+
+def size_axis(axes: Axes, sizes: Iterable[float], label: str) -> None:
+    """Label a logarithmic axis of sizes in bytes with some of them, apart enough to be read: the largest always."""
+    left = sorted(set(sizes), reverse=True)
+    apart = (left[0] / left[-1]) ** (1 / _MOST_SIZES) * (1 - 1e-9)
+    shown = left[:1]
+    for size in left[1:]:
+        if shown[-1] / size >= apart:
+            shown.append(size)
+    shown.reverse()
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(shown, [human_bytes(float(size)) for size in shown], rotation=30, ha="right")
+    axes.minorticks_off()
+    axes.set_xlabel(label)
 
 
 def time_unit(ps: float) -> tuple[str, float]:

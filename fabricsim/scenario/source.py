@@ -10,6 +10,7 @@ from fabricsim.errors import InputError
 from fabricsim.scenario.toml_lines import key_lines
 from fabricsim.scenario.tree import TreeNode, build
 
+_HDF5 = b"\x89HDF"  # its first bytes
 LARGEST = 2**20
 """Bytes of a scenario file; the largest sensible ones have some thousand."""
 
@@ -36,6 +37,9 @@ def read_text(path: Path, label: str = "") -> str:
     except OSError as error:
         msg = f"{label}: cannot be read: {error.strerror}"
         raise InputError(msg) from error
+    if data.startswith(_HDF5):
+        msg = f"{label}: is a result, not a scenario; fabricsim report and fabricsim plot read results"
+        raise InputError(msg)
     if len(data) > LARGEST:
         msg = f"{label}: is larger than {LARGEST} bytes, which no scenario is"
         raise InputError(msg)

@@ -73,5 +73,8 @@ def settings(row: np.void) -> list[str]:
 
 
 STUDY = Study(
-    "dai-logs", __doc__, validate, scatter("Timers of four logs", lambda quantity: quantity.split(":", maxsplit=1)[0])
+    "dai-logs",
+    __doc__,
+    validate,
+    scatter("Iterations and timers of four logs", lambda quantity: quantity.split(":", maxsplit=1)[0], "time"),
 )

@@ -54,5 +54,5 @@ STUDY = by_row(
     __doc__,
     rows,
     statistics=signed_agreement,
-    pictures=scatter("Rates of dispatch and combine", lambda quantity: quantity.split(",")[1].strip(), "rate (GB/s)"),
+    pictures=scatter("Rates of dispatch and combine", lambda quantity: quantity.split(",")[1].strip(), "rate"),
 )

@@ -378,3 +378,17 @@ def test_a_home_that_cannot_be_written_is_no_news() -> None:
     environment = {**os.environ, "HOME": "/dev/null", "XDG_CONFIG_HOME": "", "MPLCONFIGDIR": ""}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)  # noqa: S603  our own code
     assert run.stderr == ""
+
+
+@pytest.mark.parametrize("sizes", [[2**step for step in range(3, 34)], [step * 2**30 for step in range(1, 26)]])
+def test_sizes_on_an_axis_are_apart_and_the_largest_is_among_them(sizes: list[int]) -> None:
+    figure = style.new_figure(2.0)
+    axes = figure.subplots()
+
+    style.size_axis(axes, sizes, "Size")
+
+    shown = axes.get_xticks().tolist()
+    assert shown[-1] == max(sizes)
+    assert set(shown) <= set(sizes)
+    steps = np.diff(np.log2(shown))
+    assert steps.min() > 0.99 * np.log2(max(sizes) / min(sizes)) / 11

@@ -205,6 +205,7 @@ FILES = {
     "comments only": (b"# nothing\n\n", "is empty"),
     "zeros": (b"\0" * 64, "is no valid TOML"),
     "binary": (bytes(range(256)), "is no UTF-8 text"),
+    "result": (b"\x89HDF\r\n\x1a\n", "is a result, not a scenario; fabricsim report and fabricsim plot read results"),
     "gzip": (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", "is no UTF-8 text"),
     "no quotes": (b"seed = 1\nrate = 100Gbps\n", ":2: is no valid TOML: Expected newline"),
     "cut off": (b'[job]\nmodel = "gpt', "is no valid TOML: Unterminated string"),

@@ -122,14 +122,15 @@ def ranked_agreement(rows: Sequence[ValidationRow]) -> dict[str, float]:
     return {**agreement(rows), "rank_correlation": correlation}
 
 
-def scatter(title: str, kind: Callable[[str], str], figures: str = "iteration time (s)") -> Pictures:
-    """Make the picture of predicted over measured figures; `kind` tells the colour of a quantity."""
+def scatter(title: str, kind: Callable[[str], str], figures: str = "iteration time") -> Pictures:
+    """Make the picture of predicted over measured figures of one unit; `kind` tells the colour of a quantity."""
 
     def draw(found: Validation) -> Iterator[tuple[str, Figure]]:
         from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
         points = [(row.measured, row.predicted, kind(row.quantity)) for row in found.rows]
-        yield f"{found.study}.png", plots.agreement(points, figures, title)
+        (unit,) = {row.unit for row in found.rows}
+        yield f"{found.study}.png", plots.agreement(points, f"{figures} ({unit})", title)
 
     return draw
 
