@@ -73,7 +73,11 @@ class Stage:
 
 def computing(passes: Iterable[Iterable[Timed]]) -> int:
     """Time of all kernels of some passes, one behind the other, ps."""
-    return row(item for item in chain.from_iterable(passes) if isinstance(item, Span)).alone
+    return _kernels(passes).alone
+
+
+def _kernels(passes: Iterable[Iterable[Timed]]) -> Span:
+    return row(item for item in chain.from_iterable(passes) if isinstance(item, Span))
 
 
 def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
@@ -103,11 +107,10 @@ def _passes(block: Block, job: Job, gpu: Gpu) -> Passes:
     return Passes(*(_timed(items, job, gpu) for items in (work.forward, work.backward, inputs, weights)))
 
 
-def pass_times(block: Block, job: Job, gpu: Gpu) -> tuple[int, int]:
-    """Time all kernels of a block in a forward and a backward pass, ps; of the latter, whole or in two, the less."""
+def pass_kernels(block: Block, job: Job, gpu: Gpu) -> tuple[Span, Span]:
+    """Put all kernels of a block in a forward and in a backward pass in a row."""
     passes = _passes(block, job, gpu)
-    split = computing([passes.inputs]) + computing([passes.weights])
-    return computing([passes.forward]), min(computing([passes.backward]), split)
+    return _kernels([passes.forward]), _kernels([passes.backward])
 
 
 def _timed(items: Iterable[Item], job: Job, gpu: Gpu) -> tuple[Timed, ...]:

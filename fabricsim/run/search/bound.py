@@ -42,13 +42,14 @@ from fabricsim.scenario.schedule import Step
 from fabricsim.units import PS_PER_S, seconds
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.compile import TIMERS, RankCompiler
+from fabricsim.workload.issue import row
 from fabricsim.workload.lane import RankOps
 from fabricsim.workload.links import Beside
 from fabricsim.workload.machines import Machines, at_speed
 from fabricsim.workload.passes import has_weight_passes, ordered
 from fabricsim.workload.pipeline_parallel import Pipeline
 from fabricsim.workload.shapes import stage_blocks
-from fabricsim.workload.stages import pass_times
+from fabricsim.workload.stages import pass_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.schedule import Direction
     from fabricsim.workload.compile import JobPlan
+    from fabricsim.workload.issue import Span
     from fabricsim.workload.program import Call
     from fabricsim.workload.shapes import Block
 
@@ -139,14 +141,16 @@ class KernelBound:
     """Bounds the jobs of a scenario's cluster from below by kernels alone, those of each kind of block timed once.
 
     That is the bound above without ``E``, with all GPUs as fast as the fastest: less than that of `LeastTimes`, in a
-    hundredth of its time.
+    hundredth of its time. A pass takes as long as the GPU runs its kernels, and as long as the host issues them: it
+    begins with those of a pass once all before is done. How one waits for the other within it does not add up block
+    by block, as the host may be ahead at the end of one.
     """
 
     def __init__(self, scenario: Scenario) -> None:
         machines = Machines.of(scenario.cluster, scenario.seed)
         alike = not machines.jitters and not machines.kind.any()
         self._gpu = at_speed(machines.gpus[0], float(machines.gpu.max())) if alike else None
-        self._blocks: dict[str, dict[Block, tuple[int, int]]] = {}
+        self._blocks: dict[str, dict[Block, tuple[Span, Span]]] = {}
         self._stages: dict[tuple[str, int], list[tuple[int, int]]] = {}
 
     def least(self, job: Job, kernels: str) -> float:
@@ -171,9 +175,9 @@ class KernelBound:
         if (kernels, count) not in self._stages:
             blocks = stage_blocks(job.model, count, job.parallelism)
             known = self._blocks.setdefault(kernels, {})
-            known |= {block: pass_times(block, job, gpu) for stage in blocks for block in {*stage} - known.keys()}
-            stages = [[known[block] for block in stage] for stage in blocks]
-            self._stages[kernels, count] = [(sum(way[0] for way in of), sum(way[1] for way in of)) for of in stages]
+            known |= {block: pass_kernels(block, job, gpu) for stage in blocks for block in {*stage} - known.keys()}
+            stages = [zip(*(known[block] for block in stage), strict=True) for stage in blocks]
+            self._stages[kernels, count] = [(_least(forward), _least(backward)) for forward, backward in stages]
         return self._stages[kernels, count]
 
 
@@ -184,6 +188,11 @@ def _splits(schedule: str) -> bool:
         return has_weight_passes(ordered(schedule, 0, _FEW, 2 * _FEW))
     except FabricsimError:  # a schedule of a user, which is not for these numbers
         return True
+
+
+def _least(kernels: Iterable[Span]) -> int:
+    total = row(kernels)
+    return max(total.run, total.issue)
 
 
 class _Hosts(NamedTuple):

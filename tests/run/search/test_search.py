@@ -129,6 +129,22 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
     assert 0.5 * bound < kernels <= filled <= bound
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("launch", ["20us", "60us", "150us"])
+def test_a_host_that_gains_on_the_gpu_in_one_block_and_loses_in_another_is_not_counted_twice(launch: str) -> None:
+    """Of adapters the kernels are small, and host and GPU wait for each other in turn."""
+    layout = {f"job.parallelism.{key}": 1 for key in ("tensor", "pipeline", "context", "virtual_stages")}
+    layout |= {"job.parallelism.data": 16, "job.parallelism.zero": 0, "job.micro_batch": 1, "job.schedule": "1f1b"}
+    tables = {key: table for key, table in small().resolved.items() if key != "extensions"}
+    job = {**tables["job"], "kernel_launch": launch, "adapters": {"rank": 8, "targets": ["qkv"]}}
+    tables["job"] = job_tables(job, {**layout, "job.recompute": "none"})
+    loaded = load(tables, {"cluster.gpu.memory": "4TB", "job.sequence": 1024})
+
+    kernels, filled, bound = bounds(loaded)
+
+    assert 0.9 * bound < kernels <= filled <= bound <= simulate(loaded).iteration / 1e12
+
+
 def test_groups_of_one_dimension_have_their_own_least_times() -> None:
     """Gradients of experts and of all else are reduced over different groups, though both are data-parallel."""
     plan = build_plan(small())
