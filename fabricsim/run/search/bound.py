@@ -301,8 +301,8 @@ class _Clock(ProgramBuilder):
         return self._op(self.now)
 
     def issue(self, rank: int, duration: int, timer: str, *, after: Iterable[int]) -> int:  # noqa: ARG002
-        """Let the host issue kernels, for which the next op waits."""
-        return self._op(duration)
+        """Let the host issue kernels from `after` on, for which the next op waits."""
+        return self._op(self._end(after) + duration)
 
     def next_call(self, rank: int, call: Call) -> int:  # noqa: ARG002
         """Take a call down."""
