@@ -176,8 +176,10 @@ class KernelBound:
             blocks = stage_blocks(job.model, count, job.parallelism)
             known = self._blocks.setdefault(kernels, {})
             known |= {block: pass_kernels(block, job, gpu) for stage in blocks for block in {*stage} - known.keys()}
-            stages = [zip(*(known[block] for block in stage), strict=True) for stage in blocks]
-            self._stages[kernels, count] = [(_least(forward), _least(backward)) for forward, backward in stages]
+            self._stages[kernels, count] = [
+                (_least(known[block][0] for block in stage), _least(known[block][1] for block in stage))
+                for stage in blocks
+            ]
         return self._stages[kernels, count]
 
 

@@ -23,6 +23,7 @@ from fabricsim.run.search.search import OUT, search
 from fabricsim.run.sweeps.workers import Workers
 from fabricsim.scenario.load import LoadedScenario
 from fabricsim.workload.program import Call
+from fabricsim.workload.shapes import stage_blocks
 
 MACHINE: dict[str, Any] = {
     "cluster.hosts": 2,
@@ -143,6 +144,19 @@ def test_a_host_that_gains_on_the_gpu_in_one_block_and_loses_in_another_is_not_c
     kernels, filled, bound = bounds(loaded)
 
     assert 0.9 * bound < kernels <= filled <= bound <= simulate(loaded).iteration / 1e12
+
+
+def test_virtual_stages_without_a_layer_take_no_time() -> None:
+    layout = {"tensor": 2, "pipeline": 2, "data": 4, "virtual_stages": 8}
+    job = {"job.model": {"include": "llama3-8b", "layers": 13}, "job.parallelism": layout, "job.micro_batch": 1}
+    loaded = load("llama3-405b", {**MACHINE, **job})
+    scenario = loaded.scenario
+    assert scenario.job is not None
+    assert any(not stage for stage in stage_blocks(scenario.job.model, 16, scenario.job.parallelism))
+
+    kernels, filled, _ = bounds(loaded)
+
+    assert 0 < kernels <= filled
 
 
 def test_groups_of_one_dimension_have_their_own_least_times() -> None:
