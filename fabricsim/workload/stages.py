@@ -73,11 +73,7 @@ class Stage:
 
 def computing(passes: Iterable[Iterable[Timed]]) -> int:
     """Time of all kernels of some passes, one behind the other, ps."""
-    return _kernels(passes).alone
-
-
-def _kernels(passes: Iterable[Iterable[Timed]]) -> Span:
-    return row(item for item in chain.from_iterable(passes) if isinstance(item, Span))
+    return row(item for item in chain.from_iterable(passes) if isinstance(item, Span)).alone
 
 
 def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
@@ -109,8 +105,12 @@ def _passes(block: Block, job: Job, gpu: Gpu) -> Passes:
 
 def pass_kernels(block: Block, job: Job, gpu: Gpu) -> tuple[Span, Span]:
     """Put all kernels of a block in a forward and in a backward pass in a row."""
-    passes = _passes(block, job, gpu)
-    return _kernels([passes.forward]), _kernels([passes.backward])
+    work = block_work(block, job)
+    forward, backward = (
+        kernels_span([item for item in items if isinstance(item, Operation)], job, gpu)
+        for items in (work.forward, work.backward)
+    )
+    return forward, backward
 
 
 def _timed(items: Iterable[Item], job: Job, gpu: Gpu) -> tuple[Timed, ...]:

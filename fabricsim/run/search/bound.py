@@ -177,7 +177,7 @@ class KernelBound:
             known = self._blocks.setdefault(kernels, {})
             known |= {block: pass_kernels(block, job, gpu) for stage in blocks for block in {*stage} - known.keys()}
             self._stages[kernels, count] = [
-                (_least(known[block][0] for block in stage), _least(known[block][1] for block in stage))
+                (_of_pass(known[block][0] for block in stage), _of_pass(known[block][1] for block in stage))
                 for stage in blocks
             ]
         return self._stages[kernels, count]
@@ -192,8 +192,9 @@ def _splits(schedule: str) -> bool:
         return True
 
 
-def _least(kernels: Iterable[Span]) -> int:
-    total = row(kernels)
+def _of_pass(blocks: Iterable[Span]) -> int:
+    """Least time of a pass through some blocks, ps."""
+    total = row(blocks)
     return max(total.run, total.issue)
 
 
