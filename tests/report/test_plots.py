@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from fabricsim.errors import ResultError
 from fabricsim.records.program import HOST, HOST_STREAM, OP, SPAN
@@ -114,7 +115,14 @@ def test_the_same_plot_has_the_same_bytes(
 
 def test_a_name_is_no_formula(two_ranks: RunRecord, tmp_path: Path) -> None:
     result = dataclasses.replace(two_ranks, name=r"a$\frac$b", timers=tuple(f"${name}$^" for name in two_ranks.timers))
-    plots.save(plots.timeline(result), tmp_path / "plot.svg")
+    figure = plots.timeline(result)
+    plots.save(figure, tmp_path / "plot.svg")
+
+    named = [text for text in figure.findobj(Text) if "$" in text.get_text()]
+    (title,) = (text for text in named if text.get_wrap())
+    assert r"a\$\frac\$b" in title.get_text()
+    assert len(named) > 1
+    assert not any(text.get_parse_math() for text in named if text is not title)
 
 
 def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: RunRecord) -> None:
