@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 BINS = 240
 """Stretches of time at most."""
+_WHOLE = 2**53
+"""Whole numbers that a float has."""
 
 
 class TierUse(NamedTuple):
@@ -78,8 +80,6 @@ def of_series(series: Series, end: int, bins: int = BINS) -> tuple[NDArray[np.fl
 def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> list[TierUse]:
     """Give the use of what limited calls and is not recorded."""
     limit = result.calls.limits.limit
-    by_limit = np.argsort(limit, kind="stable")
-    ordered = limit[by_limit]
     names = [tier(link.name) for link in result.links]
     tiers: dict[str, list[int]] = {}
     for link in np.unique(limit[limit != NONE]).tolist():
@@ -87,9 +87,7 @@ def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> 
             tiers.setdefault(names[link], []).append(link)
     found = []
     for name, links in tiers.items():
-        by_link = np.array(
-            [_of_calls(result, by_limit[slice(*np.searchsorted(ordered, [link, link + 1]))], edges) for link in links]
-        )
+        by_link = _of_links(result, np.array(links), edges)
         most = by_link.max(axis=0)
         if not most.any():
             continue
@@ -99,13 +97,32 @@ def _held(result: RunRecord, edges: NDArray[np.float64], recorded: set[str]) -> 
     return found
 
 
-def _of_calls(result: RunRecord, some: NDArray[np.int64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean over each stretch of the use by calls; each has that of all, so while several run the greatest counts."""
-    start, end, used = result.calls.start[some], result.calls.end[some], result.calls.limits.used[some]
-    times = np.unique(np.concatenate([start, end]))
+def _of_links(result: RunRecord, links: NDArray[np.int64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean use of each link by calls over each stretch, shape ``(links, stretches)``; `links` in rising order."""
+    calls = result.calls
+    some = np.flatnonzero(np.isin(calls.limits.limit, links) & (calls.end > calls.start))
+    link = np.searchsorted(links, calls.limits.limit[some])
+    # links follow one another on one axis of time, as many as it has whole numbers for
+    span = int(max(calls.end[some].max(initial=0), edges[-1])) + 1
+    at_once = max(1, _WHOLE // span)
+    use = np.zeros((len(links), len(edges) - 1))
+    for begin in range(0, len(links), at_once):
+        mine = use[begin : begin + at_once]
+        here = some[(link >= begin) & (link < begin + at_once)]
+        offset = span * (np.searchsorted(links, calls.limits.limit[here]) - begin)
+        times, total = _of_calls(calls.start[here] + offset, calls.end[here] + offset, calls.limits.used[here])
+        carried = np.interp(edges + span * np.arange(len(mine))[:, None], times, total)
+        mine[:] = np.diff(carried) / np.diff(edges)
+    return use
+
+
+def _of_calls(
+    start: NDArray[np.int64], end: NDArray[np.int64], used: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Give times and the use up to them; each call has that of all, so while several run the greatest counts."""
+    times = np.sort(np.concatenate([[0], start, end]))
+    times = times[np.diff(times, prepend=-1) > 0]  # np.unique takes five times as long
     first, beyond = np.searchsorted(times, start), np.searchsorted(times, end)
-    lasts = beyond > first
-    first, beyond, used = first[lasts], beyond[lasts], used[lasts]
     # two stretches of 2^k gaps between times cover a call; what holds of one holds of both its halves
     power = np.frexp(beyond - first)[1] - 1
     level = np.zeros((power.max(initial=0) + 1, len(times)))
@@ -115,5 +132,4 @@ def _of_calls(result: RunRecord, some: NDArray[np.int64], edges: NDArray[np.floa
         half = 2 ** (k - 1)
         np.maximum(level[k - 1], level[k], out=level[k - 1])
         np.maximum(level[k - 1, half:], level[k, :-half], out=level[k - 1, half:])
-    total = np.concatenate([[0.0], np.cumsum(level[0, :-1] * np.diff(times))])
-    return np.asarray(np.diff(np.interp(edges, times, total)) / np.diff(edges))
+    return times, np.concatenate([[0.0], np.cumsum(level[0, :-1] * np.diff(times))])

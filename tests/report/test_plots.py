@@ -244,28 +244,6 @@ def test_what_held_calls_is_shown_though_it_is_not_recorded(two_ranks: RunRecord
     assert "what held each call, mean use while it ran" in _legend(plots.utilisation(held))
 
 
-def test_of_calls_that_overlap_the_one_that_uses_most_counts(two_ranks: RunRecord) -> None:
-    start = np.array([0, 1, 3, 2, 5])
-    end = np.array([4, 6, 3, 3, 8])
-    used = np.array([0.25, 0.5, 1.0, 0.75, 0.125])
-    calls = dataclasses.replace(
-        two_ranks.calls,
-        kind=np.zeros(5, np.int64),
-        start=start,
-        end=end,
-        limits=Limits(np.full(5, len(two_ranks.links)), used, np.zeros(5, np.int64), np.full(5, -1)),
-    )
-    links = (*two_ranks.links, two_ranks.links[0]._replace(name="host0/gpu0/proxy", kind="proxy thread"))
-    (held,) = (
-        use
-        for use in use_over_time(dataclasses.replace(two_ranks, links=links, calls=calls, iteration=9), 9)[1]
-        if use.held
-    )
-
-    most = [used[(start <= time) & (time < end)].max(initial=0) for time in range(9)]
-    assert held.most.sum() / len(held.most) == pytest.approx(sum(most) / 9)
-
-
 def test_no_two_timers_of_a_pipeline_look_alike() -> None:
     looks = style.timer_colours(TIMERS, dict.fromkeys(range(len(TIMERS)), "pipeline"), [])
 

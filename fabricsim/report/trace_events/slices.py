@@ -80,7 +80,7 @@ class Slices:
         bounds = [*np.flatnonzero(np.diff(rank, prepend=-1)).tolist(), len(rank)]
         first = 0
         for place in range(1, len(bounds)):
-            if each or bounds[place] - bounds[first] >= _AT_ONCE or place + 1 == len(bounds):
+            if each or place + 1 == len(bounds) or bounds[place + 1] - bounds[first] > _AT_ONCE:
                 some = self.order[bounds[first] : bounds[place]]
                 yield rank[bounds[first:place]].tolist(), some, threads_of(self.result, some)
                 first = place

@@ -156,7 +156,7 @@ def test_traffic_has_its_flows_and_stands_alone(run: RunRecord) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_a_browser_shows_it_and_its_controls_work(run: RunRecord, tmp_path: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra `browser`")
     write_page([("run.h5", run)], tmp_path / "report.html")
     said: list[str] = []
     with playwright.sync_playwright() as started:
