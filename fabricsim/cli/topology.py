@@ -59,11 +59,11 @@ def _survey(scenario: Scenario, output: Path | None, prices: str | None, *, as_j
     found = take_inventory(network, wires, scenario.ends.count)
     bill = None if listed is None else bill_of(scenario, listed, found)
     topology = scenario.fabric.topology
+    title = scenario.name if scenario.name == topology else f"{scenario.name}, {topology}"
     if output is not None:
         from fabricsim.report import plots  # noqa: PLC0415  as above
         from fabricsim.report.topology_picture import topology_picture  # noqa: PLC0415  as above
 
-        title = f"{scenario.name}, {topology}"
         dimensions = getattr(scenario.fabric, "dimensions", ())
         plots.save(topology_picture(wires, scenario.ends.count, title, dimensions), output)
         note(f"wrote {output}")
@@ -71,4 +71,4 @@ def _survey(scenario: Scenario, output: Path | None, prices: str | None, *, as_j
         said = {"name": scenario.name, "topology": topology, "hosts": scenario.ends.hosts, **asdict(found)}
         say(json.dumps(said if bill is None else {**said, "bill": bill.told()}, indent=2, ensure_ascii=False))
     else:
-        show(topology_text(f"{scenario.name}, {topology}", found), *([] if bill is None else [bill_text(bill)]))
+        show(topology_text(title, found), *([] if bill is None else [bill_text(bill)]))

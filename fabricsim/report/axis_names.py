@@ -7,21 +7,42 @@ from typing import NamedTuple
 
 from fabricsim.units import BYTES, DURATION, PS_PER_S, RATE, parse
 
+
+class AxisName(NamedTuple):
+    """Name of an axis, its unit if it has one, what values are multiplied by, and whether more is better."""
+
+    name: str
+    unit: str
+    scale: float
+    more_is_better: bool = False
+
+    def __str__(self) -> str:
+        """Give the label of the axis."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    def up_to(self, largest: float) -> AxisName:
+        """Give an axis of seconds the unit that suits the largest of its values."""
+        if self.unit != "s" or largest >= _LEAST_SECONDS:
+            return self
+        unit, scale = next((pair for pair in (("ms", 1e3), ("µs", 1e6)) if largest * pair[1] >= 1), ("ns", 1e9))
+        return self._replace(unit=unit, scale=self.scale * scale)
+
+
 _COLUMNS = {
-    "iteration_time_s": ("Iteration time", "s", 1.0),
-    "makespan_s": ("Makespan", "s", 1.0),
-    "time_s": ("Time", "s", 1.0),
-    "mfu": ("MFU", "%", 100.0),
-    "hfu": ("HFU", "%", 100.0),
-    "exposed_communication_s": ("Exposed communication", "s", 1.0),
-    "busbw_bytes_per_s": ("Bus bandwidth", "GB/s", 1e-9),
-    "algbw_bytes_per_s": ("Algorithm bandwidth", "GB/s", 1e-9),
-    "tokens_per_s": ("Tokens per second", "", 1.0),
-    "tflops_per_gpu": ("TFLOP/s per GPU", "", 1.0),
-    "network_cost_per_gpu_usd": ("Cost of the network per GPU", "US$", 1.0),
-    "network_power_per_gpu_w": ("Power of the network per GPU", "W", 1.0),
-    "slowdown_p50": ("Slowdown, median", "", 1.0),
-    "slowdown_p99": ("Slowdown, 99th percentile", "", 1.0),
+    "iteration_time_s": AxisName("Iteration time", "s", 1.0),
+    "makespan_s": AxisName("Makespan", "s", 1.0),
+    "time_s": AxisName("Time", "s", 1.0),
+    "mfu": AxisName("MFU", "%", 100.0, more_is_better=True),
+    "hfu": AxisName("HFU", "%", 100.0, more_is_better=True),
+    "exposed_communication_s": AxisName("Exposed communication", "s", 1.0),
+    "busbw_bytes_per_s": AxisName("Bus bandwidth", "GB/s", 1e-9, more_is_better=True),
+    "algbw_bytes_per_s": AxisName("Algorithm bandwidth", "GB/s", 1e-9, more_is_better=True),
+    "tokens_per_s": AxisName("Tokens per second", "", 1.0, more_is_better=True),
+    "tflops_per_gpu": AxisName("TFLOP/s per GPU", "", 1.0, more_is_better=True),
+    "network_cost_per_gpu_usd": AxisName("Cost of the network per GPU", "US$", 1.0),
+    "network_power_per_gpu_w": AxisName("Power of the network per GPU", "W", 1.0),
+    "slowdown_p50": AxisName("Slowdown, median", "", 1.0),
+    "slowdown_p99": AxisName("Slowdown, 99th percentile", "", 1.0),
 }
 _KEYS = {
     "cluster.hosts": "Hosts",
@@ -43,29 +64,10 @@ _QUANTITY = re.compile(r"([0-9.]+) *([A-Za-zµ]{1,4})")
 _ENDS = (("_bytes_per_s", "GB/s", 1e-9), ("_bytes", "GB", 1e-9), ("_s", "s", 1.0))
 
 
-class AxisName(NamedTuple):
-    """Name of an axis, its unit if it has one, and what values are multiplied by."""
-
-    name: str
-    unit: str
-    scale: float
-
-    def __str__(self) -> str:
-        """Give the label of the axis."""
-        return f"{self.name} ({self.unit})" if self.unit else self.name
-
-    def up_to(self, largest: float) -> AxisName:
-        """Give an axis of seconds the unit that suits the largest of its values."""
-        if self.unit != "s" or largest >= _LEAST_SECONDS:
-            return self
-        unit, scale = next((pair for pair in (("ms", 1e3), ("µs", 1e6)) if largest * pair[1] >= 1), ("ns", 1e9))
-        return self._replace(unit=unit, scale=self.scale * scale)
-
-
 def axis_name(key: str) -> AxisName:
     """Name a column of an index: a result, or a key of a scenario."""
     if key in _COLUMNS:
-        return AxisName(*_COLUMNS[key])
+        return _COLUMNS[key]
     if key in _KEYS:
         return AxisName(_KEYS[key], "", 1.0)
     if key.startswith(_PARALLEL):

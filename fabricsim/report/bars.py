@@ -28,6 +28,10 @@ _LEAST = 1 / 500
 """Share of the longest bar below which a part is thinner than a dot of the picture, and has no place in the legend."""
 _NAME_WIDTH = 28
 """Letters of a line of a name."""
+_MARGIN, _GAP = 0.35, 0.1
+"""Inches beside names, and beside what stands at the end of a bar."""
+_LEAST_BAR = 0.2
+"""Share of the width that the longest bar has at least."""
 
 
 @style.picture
@@ -69,14 +73,18 @@ def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] |
     axes = figure.add_subplot()
     _stack(axes, times, slowest)
     _, scale = style.time_unit(slowest)
+    by, names = labels or tell_apart([RunNames(result.name, result.transport, result.engine) for result in results])
+    filled = [fill(name, _NAME_WIDTH) for name in names]
+    longest = max(len(line) for name in filled for line in name.split("\n"))
+    wide = figure.get_figwidth() - _MARGIN - style.LETTER * longest
+    ends = []
     for place, time in enumerate(times):
         label = f"{human_seconds(seconds(time.iteration))} ({slowest / time.iteration:.2f}x)"
-        axes.annotate(
-            label, (time.iteration / scale, place), (3, 0), textcoords="offset points", va="center", fontsize=7
-        )
-    axes.set_xlim(right=(1.55 if style.narrow() else 1.25) * slowest / scale)
-    by, names = labels or tell_apart([RunNames(result.name, result.transport, result.engine) for result in results])
-    axes.set_yticks(range(len(names)), [fill(name, _NAME_WIDTH) for name in names])
+        end = time.iteration / scale
+        axes.annotate(label, (end, place), (3, 0), textcoords="offset points", va="center", fontsize=7)
+        ends.append(end / max(1 - (style.LETTER * len(label) + _GAP) / wide, _LEAST_BAR))
+    axes.set_xlim(right=max(ends))
+    axes.set_yticks(range(len(names)), filled)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_ylabel(by[:1].upper() + by[1:])

@@ -30,13 +30,20 @@ def cause_name(cause: Cause) -> str:
     return f"{cause['cause']}{resource}, {cause['of']}"
 
 
-def causes_text(causes: Sequence[Cause]) -> RenderableType:
+def what_causes_share(causes: Sequence[Cause], iteration: float) -> str:
+    """Name what causes add up to: in replays the last rank may take longer than the `iteration`, the mean of all."""
+    last = human_seconds(sum(cause["time_s"] for cause in causes))
+    return "the iteration" if last == human_seconds(iteration) else f"the {last} of the last rank"
+
+
+def causes_text(causes: Sequence[Cause], iteration: float) -> RenderableType:
     """Rank the causes of an iteration, the first in words above the table.
 
     `causes`: of `fabricsim.results.causes.causes`.
+    `iteration`: of the headline, s.
     """
     title = Text("First cause: ").append(cause_name(causes[0]), style="bold")
-    title.append(f", {100 * causes[0]['share']:.1f} % of the iteration")
+    title.append(f", {100 * causes[0]['share']:.1f} % of {what_causes_share(causes, iteration)}")
     if sum(cause["share"] for cause in causes if cause["cause"] in NETWORK) < LIMITS:
         title.append("; nothing in the network limits it")
     table = FittedTable("What the last rank waited for", ["At most\nto gain", "Share"])

@@ -23,6 +23,7 @@ SIZE_BINS = 12
 """Groups of sizes, each with about as many flows, that the lines over size go through."""
 
 _MANY = 10.0  # a range of more than this factor gets a logarithmic axis
+_DECADES = 1e4  # and one of more than this factor gets a unit at each decade
 _LITTLE = 1.1  # and one of less than this factor is widened to it: what differs by less is alike
 _FEW = 500  # flows up to which each is a shape of its own
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
@@ -61,13 +62,12 @@ def compared_traffic(results: Sequence[TrafficRecord], labels: tuple[str, Sequen
     """
     figure = style.new_figure(widest=5.0)
     axes = figure.add_subplot()
-    unit, scale = style.time_unit(max(int(result.completion.max()) for result in results))
+    lowest, highest = (pick([int(pick(result.completion)) for result in results]) for pick in (min, max))
+    _, scale = style.time_unit(highest)
     looks = zip(style.SERIES_COLOURS * len(results), _DASHES * len(results), strict=False)
     for label, result, (colour, dash) in zip(labels[1], results, looks, strict=False):
         _steps(axes, result.completion / scale, label=label, color=colour, linestyle=dash)
-    lowest, highest = (float(pick([pick(result.completion) for result in results])) / scale for pick in (min, max))
-    _scale(axes, lowest, highest)
-    axes.set_xlabel(f"Flow completion time ({unit})")
+    _time_axis(axes, lowest, highest)
     _distribution_axis(axes)
     style.legend(figure, title=labels[0][:1].upper() + labels[0][1:])
     axes.set_title(results[0].matrix.name, wrap=True)
@@ -75,12 +75,11 @@ def compared_traffic(results: Sequence[TrafficRecord], labels: tuple[str, Sequen
 
 
 def _times(axes: Axes, result: TrafficRecord) -> None:
-    unit, scale = style.time_unit(int(result.completion.max()))
+    _, scale = style.time_unit(int(result.completion.max()))
     completion, alone = result.completion / scale, result.alone / scale
     _steps(axes, completion, color=style.COMPUTE_COLOUR, label="in this traffic")
     _steps(axes, alone, color=style.MEASURED_COLOUR, linestyle="--", label="alone on the idle fabric")
-    _scale(axes, float(alone.min()), float(completion.max()))
-    axes.set_xlabel(f"Flow completion time ({unit})")
+    _time_axis(axes, int(result.alone.min()), int(result.completion.max()))
     _distribution_axis(axes)
 
 
@@ -104,6 +103,21 @@ def _scale(axes: Axes, lowest: float, highest: float) -> None:
         style.logarithmic(axes.xaxis, lowest, highest)
     elif highest < _LITTLE * lowest:
         axes.set_xlim(lowest / _LITTLE, highest * _LITTLE)
+
+
+def _time_axis(axes: Axes, lowest: int, highest: int) -> None:
+    """Label an axis from one time to another, ps, with one unit, or with that of each decade if these are many."""
+    unit, scale = style.time_unit(highest)
+    _scale(axes, lowest / scale, highest / scale)
+    axes.set_xlabel(f"Flow completion time ({unit})")
+    if highest > _DECADES * lowest:
+        axes.xaxis.set_major_formatter(lambda value, _: _decade(value * scale))
+        axes.set_xlabel("Flow completion time")
+
+
+def _decade(time: float) -> str:
+    unit, scale = style.time_unit(round(2 * time, 3))
+    return f"{time / scale:g} {unit}"
 
 
 def _distribution_axis(axes: Axes) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MOST_CELLS = 512
 """Of a side; beyond, a cell shows the busiest pair of several neighbouring ranks."""
 _MOST_TICKS = 8
+_HIGH = 0.82  # of the width: the grid is a square with its colours beside it
 
 
 @style.picture
@@ -37,7 +38,8 @@ def heat_map(pairs: Pairs, title: str) -> Figure:
     grid = np.zeros((-(-pairs.ranks // each),) * 2)
     np.maximum.at(grid, (source // each, target // each), carried)
     low, high = float(grid[grid > 0].min()), float(grid.max())
-    figure = style.new_figure(3.9, widest=4.8)
+    figure = style.new_figure(widest=4.8)
+    figure.set_figheight(_HIGH * figure.get_figwidth())
     axes = figure.add_subplot()
     norm = LogNorm(low, max(high, 1.01 * low))
     edge = len(grid) * each

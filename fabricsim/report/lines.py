@@ -53,18 +53,23 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str,
 
 
 @style.picture
-def frontier(points: Sequence[tuple[float, float, str, str]], x: str, y: str, title: str) -> Figure:
-    """Draw choices by two figures of which less is better, and join those that none beats in both.
+def frontier(
+    points: Sequence[tuple[float, float, str, str]],
+    names: tuple[str, str],
+    title: str,
+    more: tuple[bool, bool] = (False, False),
+) -> Figure:
+    """Draw choices by two figures, and join those that none beats in both.
 
     `points`: both figures, the label of the point, and the group whose colour and marker it gets.
-    `x`, `y`: what the axes show, with units.
+    `names`: what the axes show, with units.
+    `more`: whether more of each figure is better; else less is.
     Returns: for `fabricsim.report.plots.save`.
     Raises ResultError if there is no point.
     """
     style.require_some(len(points), "choice", "nothing was compared")
     figure = style.new_figure(3.8, widest=5.5)
     axes = figure.subplots()
-    best = sorted({point[:2] for point in points if not any(_beats(other, point) for other in points)})
     for number, group in enumerate(dict.fromkeys(point[3] for point in points)):
         own = [point for point in points if point[3] == group]
         colour = style.SERIES_COLOURS[number % len(style.SERIES_COLOURS)]
@@ -72,10 +77,12 @@ def frontier(points: Sequence[tuple[float, float, str, str]], x: str, y: str, ti
         size, marker = 15 * (1 + number), style.MARKERS[number % len(style.MARKERS)]
         across, up = zip(*(point[:2] for point in own), strict=True)
         axes.scatter(across, up, size, filled, marker=marker, edgecolors=colour, label=group, zorder=3)
-    axes.set(xlabel=x, ylabel=y, title=title)
+    axes.set(xlabel=names[0], ylabel=names[1], title=title)
     axes.margins(0.15)
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    steps = [(best[0][0], high), *best, (right, best[-1][1])]
+    best = _unbeaten([point[:2] for point in points], more)
+    ends = (best[0][0], low if more[1] else high), (left if more[0] else right, best[-1][1])
+    steps = [ends[0], *best, ends[1]]
     axes.step(*zip(*steps, strict=True), where="post", color=style.MEASURED_COLOUR, linewidth=1, label="frontier")
     axes.set(xlim=(left, right), ylim=(low, high))
     for at, height, label in _labels(points, 0.08 * (right - left), 0.045 * (high - low)):
@@ -83,6 +90,16 @@ def frontier(points: Sequence[tuple[float, float, str, str]], x: str, y: str, ti
     axes.grid(alpha=0.3)
     style.legend(figure)
     return figure
+
+
+def _unbeaten(points: Sequence[tuple[float, float]], more: tuple[bool, bool]) -> list[tuple[float, float]]:
+    """Give the points than which no other is better in one figure and as good in the other, by the first figure."""
+    across, up = (-1 if each else 1 for each in more)
+    best: list[tuple[float, float]] = []
+    for x, y in sorted(points, key=lambda point: (across * point[0], up * point[1])):
+        if not best or up * y < up * best[-1][1]:
+            best.append((x, y))
+    return best
 
 
 def _labels(
@@ -97,7 +114,3 @@ def _labels(
         elif label not in near[2]:
             near[2].append(label)
     return [(at, height, ", ".join(labels)) for at, height, labels in placed]
-
-
-def _beats(one: tuple[float, float, str, str], other: tuple[float, float, str, str]) -> bool:
-    return one[0] <= other[0] and one[1] <= other[1] and one[:2] != other[:2]

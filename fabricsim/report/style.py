@@ -92,7 +92,7 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 """Formats, and what of their metadata would differ between runs and machines."""
-_LETTER = 0.056
+LETTER = 0.056
 """Width of a letter of a legend in inches, in the mean."""
 _HANDLE = 0.36
 """Width of what stands beside it."""
@@ -300,7 +300,7 @@ def legend(figure: Figure, *, title: str | None = None, of: Axes | None = None) 
 
 def _rows(labels: Sequence[str], wide: float) -> int:
     """Fewest rows of a legend in so many inches; it is filled by columns, each as wide as its longest label."""
-    each = [_HANDLE + _LETTER * max(map(len, label[:_LONGEST_TEXT].split("\n"))) for label in labels]
+    each = [_HANDLE + LETTER * max(map(len, label[:_LONGEST_TEXT].split("\n"))) for label in labels]
     return next(
         rows
         for rows in range(1, len(each) + 1)

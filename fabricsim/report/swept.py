@@ -16,6 +16,7 @@ from fabricsim.scenario.suggest import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
@@ -214,6 +215,12 @@ def pictures(
                 hint = did_you_mean(picture[key], done[0], "columns are " + ", ".join(done[0]))
                 msg = f"pictures[{count - 1}].{key}: the index has no column {picture[key]!r}; {hint}"
                 raise InputError(msg)
+        for key in _NUMBERS[picture["kind"]]:
+            column = picture.get(key) or headline(done)
+            words = next((row[column] for row in done if row[column] is not None and number(row[column]) is None), None)
+            if words is not None:
+                msg = f"pictures[{count - 1}].{key}: {column!r} has {words!r}, which is no number; name another one"
+                raise InputError(msg)
         yield f"picture-{count}.png", _KINDS[picture["kind"]](done, picture, name)
 
 
@@ -243,7 +250,19 @@ def _ticks(done: Rows, key: str) -> tuple[list[Any], list[float] | None]:
 
 
 def _largest(done: Rows, key: str) -> float:
-    return max((float(row[key]) for row in done if row[key] is not None), default=0.0)
+    return max((number(row[key]) or 0.0 for row in done), default=0.0)
+
+
+def _name_values(axis: Axis, done: Rows, key: str) -> None:
+    """Name the ticks of an axis of numbers; quantities of a scenario have their units."""
+    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
+
+    values, numbers = _ticks(done, key)
+    if any(isinstance(value, str) for value in values):
+        axis.set_ticks(numbers or [], list(map(value_name, values)))
+    else:
+        axis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
+        axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
 
 @style.picture
@@ -255,7 +274,7 @@ def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     axes = figure.subplots()
     for count, group in enumerate(_ticks(done, by)[0] if by else [None]):
         own = sorted(
-            (place[_told(row[x])], float(row[y]) * height.scale)
+            (place[_told(row[x])], (number(row[y]) or 0.0) * height.scale)
             for row in done
             if row[y] is not None and (by is None or _told(row[by]) == _told(group))
         )
@@ -270,6 +289,7 @@ def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
         axes.set_xticks(sorted(place.values()), names, rotation=30 if turned else 0, ha="right" if turned else "center")
         axes.minorticks_off()
     axes.set_ylim(bottom=0)
+    _name_values(axes.yaxis, done, y)
     axes.set(xlabel=str(axis_name(x)), ylabel=str(height), title=name)
     axes.grid(visible=True)
     if by:
@@ -285,9 +305,10 @@ def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     shown = axis_name(value).up_to(_largest(done, value))
     columns, lines = (list(map(_told, _ticks(done, key)[0])) for key in (x, y))
     grid = np.full((len(lines), len(columns)), np.nan)
-    for row in sorted(done, key=lambda row: -float(row[value] or 0)):  # of several in one cell, the least
-        if row[value] is not None:
-            grid[lines.index(_told(row[y])), columns.index(_told(row[x]))] = row[value] * shown.scale
+    worst = (1 if shown.more_is_better else -1) * np.array([number(row[value]) or 0.0 for row in done])
+    for row in (done[place] for place in np.argsort(worst, kind="stable")):  # of several in one cell, the best
+        if (figure_of := number(row[value])) is not None:
+            grid[lines.index(_told(row[y])), columns.index(_told(row[x]))] = figure_of * shown.scale
     figure = style.new_figure(3.6, widest=5.0)
     axes = figure.add_subplot()
     low, high = float(np.nanmin(grid)), float(np.nanmax(grid))
@@ -308,21 +329,27 @@ def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     return figure
 
 
+@style.picture
 def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     x, y, by = picture["x"], picture["y"], picture.get("by")
     label = picture.get("label") or by
     across, up = (axis_name(key).up_to(_largest(done, key)) for key in (x, y))
     points = [
         (
-            float(row[x]) * across.scale,
-            float(row[y]) * up.scale,
+            (number(row[x]) or 0.0) * across.scale,
+            (number(row[y]) or 0.0) * up.scale,
             value_name(row[label]) if label else "",
             value_name(row[by]) if by else "runs",
         )
         for row in done
         if row[x] is not None and row[y] is not None
     ]
-    return frontier(points, str(across), str(up), name)
+    figure = frontier(points, (str(across), str(up)), name, more=(across.more_is_better, up.more_is_better))
+    _name_values(figure.axes[0].xaxis, done, x)
+    _name_values(figure.axes[0].yaxis, done, y)
+    return figure
 
 
 _KINDS = {"lines": _lines, "heat-map": _heat_map, "frontier": _frontier}
+_NUMBERS = {"lines": "y", "heat-map": ["value"], "frontier": "xy"}
+"""What of a picture must be a column of numbers."""

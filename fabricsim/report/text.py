@@ -45,7 +45,7 @@ def summary_text(summary: Summary) -> RenderableType:
         host = sum(cause["share"] for cause in summary["causes"] if cause["cause"] == "host")
         blocks.append(capture_text(summary["capture"], host))
     blocks += [uncertainty_text(summary["uncertainty"])] if "uncertainty" in summary else []
-    blocks += [_breakdown(summary), causes_text(summary["causes"]), _timers(summary)]
+    blocks += [_breakdown(summary), causes_text(summary["causes"], summary["iteration_time_s"]), _timers(summary)]
     if summary["collectives"]:
         blocks.append(_collectives(summary["collectives"]))
     if summary["resources"]:
@@ -62,7 +62,8 @@ def summary_text(summary: Summary) -> RenderableType:
 def brief_text(summary: Summary) -> RenderableType:
     """Show of one run what fits on a screen: what it took, and where the time went."""
     jobs = [jobs_text(summary["jobs"])] if "jobs" in summary else []
-    return Group(headline_text(summary), *jobs, _breakdown(summary), causes_text(summary["causes"]), _footer(summary))
+    causes = causes_text(summary["causes"], summary["iteration_time_s"])
+    return Group(headline_text(summary), *jobs, _breakdown(summary), causes, _footer(summary))
 
 
 def assumed_text(summaries: Sequence[Summary]) -> RenderableType:

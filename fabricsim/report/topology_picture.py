@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MOST_NAMES = 48  # switches up to which each may have its name in the picture
 _MOST_NUMBERS = 192
 _SIZE = 60.0
-_LETTER, _LINE = 0.06, 0.1  # inches of a letter of a name, and of its line
+_LINE = 0.1  # inches of a line of a name
 _TALLEST = 4.4
 
 
@@ -56,8 +56,20 @@ def _places(wires: Wires, nics: int, dimensions: tuple[int, ...]) -> Places:
         return _circles(wires, nics)
     levels = tiers(wires, nics)
     if len(levels) > 1:
-        return _rows([tier.switches.tolist() for tier in levels])
+        part = _parts(wires, nics)
+        return _rows([sorted(tier.switches.tolist(), key=lambda switch: (part[switch], switch)) for tier in levels])
     return _circle(list(switches), 1.0, (0.0, 0.0))
+
+
+def _parts(wires: Wires, nics: int) -> dict[int, int]:
+    """Give each switch the number of its part that no cable joins to others, such as a rail: they lie side by side."""
+    import networkx as nx  # noqa: PLC0415  loads slowly, and only pictures of networks need it here
+
+    graph = nx.Graph()
+    graph.add_nodes_from(range(nics, len(wires.nodes)))
+    ends = zip(wires.source.tolist(), wires.target.tolist(), strict=True)
+    graph.add_edges_from((source, target) for source, target in ends if min(source, target) >= nics)
+    return {node: part for part, nodes in enumerate(nx.connected_components(graph)) for node in nodes}
 
 
 def _rows(levels: list[list[int]]) -> Places:
@@ -181,7 +193,7 @@ def _fit(axes: Axes, texts: dict[int, str], places: Places) -> bool:
     spots = np.array([places[node] for node in texts])
     spots = (spots - spots.min(axis=0)) / np.maximum(np.ptp(spots, axis=0), 1e-9) * _inches(axes)
     lines = [text.split("\n") for text in texts.values()]
-    sizes = np.array([(_LETTER * max(map(len, own)), _LINE * (1 + len(own))) for own in lines])
+    sizes = np.array([(style.LETTER * max(map(len, own)), _LINE * (1 + len(own))) for own in lines])
     off = np.abs(spots[:, None] - spots) < (sizes[:, None] + sizes) / 2
     return int(off.all(axis=2).sum()) == len(texts)
 

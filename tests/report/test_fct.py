@@ -65,6 +65,16 @@ def test_legends_lie_outside_of_the_panels_and_do_not_narrow_them(name: str) -> 
     assert all(axes.get_window_extent().width > 0.38 * width for axes in figure.axes)
 
 
+def test_many_decades_of_time_have_a_unit_each() -> None:
+    figure = completion_times(traffic([1, 10**9], [1.0, 1.0]))
+    FigureCanvasAgg(figure).draw()
+    (times, _) = figure.axes
+
+    assert times.get_xlabel() == "Flow completion time"
+    names = [label.get_text() for label in times.get_xticklabels()]
+    assert {"1 ns", "10 µs", "1 ms", "10 s"} <= set(names)
+
+
 def test_lines_are_the_distribution_of_the_flows() -> None:
     times, slowdowns = completion_times(RUNS["one size"]).axes
     busy, alone = times.lines

@@ -161,6 +161,19 @@ def test_comparison_labels_speed_up_over_the_slowest() -> None:
     assert labels[1].endswith(f"({slow.iteration / fast.iteration:.2f}x)")
 
 
+@pytest.mark.parametrize("wide", [3.3, 7.0])
+def test_speed_ups_of_a_comparison_fit_beside_their_bars(wide: float) -> None:
+    runs = [factory.pipeline(slow=8), factory.pipeline(transport="rdma-100g")]
+    with plots.paper(wide):
+        figure = plots.comparison(runs, ("what they differ in", ["a fabric with a rather long name", "b"]))
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    (axes,) = figure.axes
+
+    right = axes.get_window_extent().x1
+    assert all(text.get_window_extent(canvas.get_renderer()).x1 <= right for text in axes.texts)
+
+
 def test_timeline_has_a_box_for_every_op_of_a_timer(two_ranks: RunRecord) -> None:
     (axes,) = plots.timeline(two_ranks).axes
     assert axes.get_xlabel() == "Time (s)"

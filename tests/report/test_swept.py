@@ -66,6 +66,36 @@ def test_a_frontier_joins_what_none_beats() -> None:
     assert right[0] > 3
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "steps"),
+    [
+        ("batch", "tokens_per_s", [(1, 3.0), (2, 6.0), (3, 9.0)]),
+        ("tokens_per_s", "batch", [(9.0, 3), (6.0, 2), (3.0, 1)]),
+        ("tokens_per_s", "mfu", [(9.0, 9.0)]),
+        ("rate", "tokens_per_s", [(12.5e9, 3.0), (25e9, 6.0), (37.5e9, 9.0)]),
+    ],
+)
+def test_of_some_figures_more_is_better(x: str, y: str, steps: list[tuple[float, float]]) -> None:
+    more = [row | {"tokens_per_s": each, "mfu": each / 100} for row in rows(3) for each in [_rate(row) * row["batch"]]]
+    chosen = more if "rate" not in (x, y) else [row for row in more if row["batch"] == 3]
+    ((_, figure),) = pictures(chosen, ["rate"], [{"kind": "frontier", "x": x, "y": y}], "study")
+
+    line = figure.axes[0].get_lines()[0].get_xydata()
+    assert line[1:-1] == pytest.approx(np.array(steps))
+
+
+def _rate(row: dict[str, Any]) -> float:
+    return float(row["rate"].removesuffix("00Gbps"))
+
+
+@pytest.mark.parametrize(("kind", "key"), [("lines", "y"), ("heat-map", "value"), ("frontier", "x")])
+def test_words_in_place_of_numbers_are_refused(kind: str, key: str) -> None:
+    wanted = {"kind": kind, "x": "rate", "y": "batch", "value": "batch", key: "status"}
+
+    with pytest.raises(InputError, match=rf"pictures\[0\]\.{key}: 'status' has 'done', which is no number"):
+        list(pictures(rows(2), ["rate", "batch"], [wanted], "study"))
+
+
 def test_labels_of_neighbours_are_told_together() -> None:
     points = [(1.0, 1.0, "a", ""), (1.01, 1.01, "b", ""), (1.0, 2.0, "c", ""), (2.0, 1.0, "a", "")]
 

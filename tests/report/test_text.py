@@ -48,6 +48,13 @@ def test_summary_says_what_where_and_who_is_to_blame(two_ranks: RunRecord) -> No
     assert "seed 7" in text
 
 
+def test_a_last_rank_that_takes_longer_than_the_mean_is_told(two_ranks: RunRecord) -> None:
+    summary = summarise(two_ranks)
+    summary["iteration_time_s"] = 9.0  # as of a replay, whose other ranks took less
+
+    assert "First cause: compute, rank 1, 63.6 % of the 11 s of the last rank" in _print(summary_text(summary))
+
+
 def test_markup_in_names_is_shown_as_written(two_ranks: RunRecord) -> None:
     summary = summarise(two_ranks)
     summary["name"] = "[bold]x[/nonsense]"

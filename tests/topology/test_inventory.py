@@ -6,6 +6,7 @@ import json
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from typer.testing import CliRunner
@@ -76,6 +77,18 @@ def test_every_switch_is_in_the_picture_at_a_place_of_its_own(fabric: str) -> No
     axes = topology_picture(wires, found.nics, "t", (4, 4, 4) if "torus" in fabric else ()).axes[0]
     spots = [tuple(spot) for dots in axes.collections for spot in dots.get_offsets().tolist()]  # type: ignore[union-attr]
     assert len(set(spots)) == len(wires.nodes) - found.nics
+
+
+def test_rails_that_no_cable_joins_lie_side_by_side() -> None:
+    scenario = load("rail-only", with_job=False).scenario
+    network = scenario.fabric.network(scenario.ends)
+    wires = freeze(network, scenario.link_rate, ResourceList(), scenario.fabric)
+    (axes,) = topology_picture(wires, scenario.ends.count, "t", ()).axes
+
+    left, right = axes.dataLim.intervalx
+    across = [float(np.ptp(line.get_xdata())) for line in axes.get_lines()]  # type: ignore[arg-type]  # numbers
+    assert len(across) == 8 * 4 * 2  # each leaf of each rail to each spine of it
+    assert max(across) < (right - left) / 8
 
 
 def test_more_kinds_of_switches_than_colours_and_marks_are_all_drawn() -> None:

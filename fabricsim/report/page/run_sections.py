@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.report.causes_text import cause_name
+from fabricsim.report.causes_text import cause_name, what_causes_share
 from fabricsim.report.page import drawings
 from fabricsim.report.page.assumptions import assumptions
 from fabricsim.report.page.html import Html, bar, items, paragraph, section, table, text
@@ -125,8 +125,9 @@ def _capture(capture: CaptureSummary) -> Iterator[Html]:
 
 def _causes(summary: Summary) -> Iterator[Html]:
     causes = summary["causes"]
-    whole = sum(cause["time_s"] for cause in causes)  # of the last rank; replays have the mean of all as the iteration
-    lead = f"<p>First cause: <b>{text(cause_name(causes[0]))}</b>, {percent(causes[0]['share'])} of the iteration"
+    whole = sum(cause["time_s"] for cause in causes)
+    of = what_causes_share(causes, summary["iteration_time_s"])
+    lead = f"<p>First cause: <b>{text(cause_name(causes[0]))}</b>, {percent(causes[0]['share'])} of {of}"
     quiet = sum(cause["share"] for cause in causes if cause["cause"] in NETWORK) < LIMITS
     yield Html(f"{lead}{'; nothing in the network limits it' if quiet else ''}.</p>")
     rows = [
