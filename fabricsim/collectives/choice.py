@@ -77,8 +77,8 @@ Choose = Callable[[str, tuple[int, ...], int], Choice]
 """From collective, ranks and size (bytes) of a call to what it runs with."""
 
 
-_MOST_MESSAGES = 2**15
-"""Messages of one call each of which begins and ends at an instant of its own: 33 for each pair of 32 ranks."""
+_MOST_MESSAGES = 2**13
+"""Messages of one call each of which begins and ends at an instant of its own: 8 for each pair of 32 ranks."""
 
 
 def merged(choose: Choose) -> Choose:
