@@ -55,14 +55,16 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str,
 @style.picture
 def frontier(
     points: Sequence[tuple[float, float, str, str]],
-    names: tuple[str, str],
+    x: str,
+    y: str,
     title: str,
+    *,
     more: tuple[bool, bool] = (False, False),
 ) -> Figure:
     """Draw choices by two figures, and join those that none beats in both.
 
     `points`: both figures, the label of the point, and the group whose colour and marker it gets.
-    `names`: what the axes show, with units.
+    `x`, `y`: what the axes show, with units.
     `more`: whether more of each figure is better; else less is.
     Returns: for `fabricsim.report.plots.save`.
     Raises ResultError if there is no point.
@@ -77,7 +79,7 @@ def frontier(
         size, marker = 15 * (1 + number), style.MARKERS[number % len(style.MARKERS)]
         across, up = zip(*(point[:2] for point in own), strict=True)
         axes.scatter(across, up, size, filled, marker=marker, edgecolors=colour, label=group, zorder=3)
-    axes.set(xlabel=names[0], ylabel=names[1], title=title)
+    axes.set(xlabel=x, ylabel=y, title=title)
     axes.margins(0.15)
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     best = _unbeaten([point[:2] for point in points], more)

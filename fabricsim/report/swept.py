@@ -344,7 +344,7 @@ def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
         for row in done
         if row[x] is not None and row[y] is not None
     ]
-    figure = frontier(points, (str(across), str(up)), name, more=(across.more_is_better, up.more_is_better))
+    figure = frontier(points, str(across), str(up), name, more=(across.more_is_better, up.more_is_better))
     _name_values(figure.axes[0].xaxis, done, x)
     _name_values(figure.axes[0].yaxis, done, y)
     return figure

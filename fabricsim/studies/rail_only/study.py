@@ -178,8 +178,7 @@ def _frontier(sweep: list[dict[str, Any]]) -> Figure:
             cost = (parts.bill(networks.LISTED, jobs.GPUS).cost or 0.0) / jobs.GPUS
             key = "rail_only_s" if name == "rail-only" else "clos_s"
             points.append((cost, row[key], f"K = {domain}", name))
-    names = "Cost of the network per GPU (US$)", "Iteration time (s)"
-    return plots.frontier(points, names, f"{model} on 1,024 A100")
+    return plots.frontier(points, "Cost of the network per GPU (US$)", "Iteration time (s)", f"{model} on 1,024 A100")
 
 
 STUDY = Study("rail-only", __doc__, compare, _pictures)
