@@ -11,6 +11,7 @@ Each arrow makes a new type, so that a half-built thing cannot be simulated.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import time
 from collections.abc import Mapping
@@ -76,6 +77,8 @@ __all__ = [
 
 _WITHIN_A_HOST = "rdma-100g"
 """Transport of a fabric of one host, between whose GPUs nothing comes to the network."""
+_LARGE = 2**29
+"""Bytes of a fabric's tables above which they are let go of at once."""
 _TICKING = (
     "messages of large direct collectives are merged, and begin and leave at ticks of at most 1/16 of their time: "
     "an all-to-all takes up to 0.3 % longer"
@@ -362,7 +365,7 @@ def _run(
     some, counted = program.representatives, counters(fabric, "dag_nodes")
     if some is not None:
         counted["folded_ranks"] = program.ranks - len(some)
-    return Result(
+    result = Result(
         name=scenario.name,
         source=loaded.source,
         resolved=loaded.resolved,
@@ -385,3 +388,8 @@ def _run(
         notes=(*notes, *(said for said in (idle, fabric.failures.note()) if said)),
         jobs=records if ready.named else (),
     )
+    large = sum(getattr(table, "nbytes", 0) for table in vars(fabric.world).values()) > _LARGE
+    del env, fabric
+    if large:  # the parts of a fabric refer to one another: Python would keep its tables for some runs more
+        gc.collect()
+    return result

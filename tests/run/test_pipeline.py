@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fabricsim import provenance
+from fabricsim import Fabric, provenance
 from fabricsim.errors import FabricsimError, InputError, SimulationError
 from fabricsim.records.program import COLLECTIVE, COMPUTE
 from fabricsim.results.hdf5 import read, write
 from fabricsim.results.result import RunRecord
+from fabricsim.run import pipeline
 from fabricsim.run.pipeline import build_plan, check, load, reload, simulate
 from fabricsim.topology.platform import WIRE
 
@@ -220,3 +224,22 @@ def test_the_shipped_what_if_feels_its_oversubscription() -> None:
     narrow, wide = (simulate(load("what-if-leaf-spine", [*small, f"fabric.spines={n}"])) for n in (4, 16))
 
     assert narrow.iteration > 1.15 * wide.iteration
+
+
+def test_tables_of_a_large_run_are_let_go_of_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Fabric]] = []
+
+    class Noted(Fabric):
+        def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401  those of a fabric
+            super().__init__(*args, **options)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(pipeline, "Fabric", Noted)
+    monkeypatch.setattr(pipeline, "_LARGE", 0)
+    gc.disable()
+    try:
+        simulate(load("gpt2-medium-dp"))
+    finally:
+        gc.enable()
+
+    assert [fabric() for fabric in made] == [None]

@@ -39,7 +39,7 @@ _MACHINES = {"h100": "h100-sxm", "h200": "h200-sxm", "b200": "b200-sxm", "b300":
 _SPREAD = 0.015
 # Gradients in a bucket, and at least so many for each data-parallel rank: DistributedDataParallel of Megatron-core
 _BUCKET, _BUCKET_PER_RANK = 40_000_000, 1_000_000
-_MOST_MESSAGES = 2000  # of all-to-alls side by side: a ring over hosts tells those of a host apart, others all fold
+_MOST_MESSAGES = 10_000  # of all-to-alls side by side: a ring over hosts tells those of a host apart, others all fold
 _LONG = 6  # micro-batches per stage up to which all are simulated
 _RECOMPUTE = ("none", "feed-forward", "full")
 SCALES = ((256, "below 256 GPUs"), (1024, "256 to 1k GPUs"), (4096, "1k to 4k GPUs"), (10**9, "above 4k GPUs"))
