@@ -5,7 +5,9 @@ at least what it would if each op took its least time. Kernels take what the pro
 not, and the host what it takes to issue them. Of a collective of ``n`` ranks of one host and ``S`` bytes,
 ``(n - 1) / n S`` go over the NVLink of each rank, out of it or into it, by whatever algorithm, also if switches reduce;
 that takes as long as the link does. Of an all-to-all of ``n`` ranks, ``h`` of which share a host, ``(h - 1) / n S`` do,
-and ``h (n - h) / n S`` bytes leave the host, by all of its cables at best. Others take no time here.
+and ``h (n - h) / n S`` bytes leave the host, by all of its cables at best. If each message goes from its sender to its
+receiver, the ``(n - h) / n S`` that a rank sends to other hosts leave by its own NIC, or with PXN those to each rail by
+the NIC of that rail. Others take no time here.
 
 A rank does its passes one after the other, in the order of the schedule. A forward pass of a virtual stage begins once
 the one before has passed its micro-batch forward, and a backward pass once the one behind has passed it back. If each
@@ -26,7 +28,7 @@ last lack the last sum, and end with ``E_s``.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from functools import cache, cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,13 +71,44 @@ _COUNTED = {"all_reduce", "all_gather", "reduce_scatter"}
 _FEW = 2
 
 
-def host_rate(scenario: Scenario) -> float:
-    """Bound from above what a host sends by all of its cables, bytes/s; infinite if cables change during a run."""
-    if scenario.fabric.failures or scenario.fabric.topology == "optical-circuits":
-        return math.inf
-    wires, per_host = wired(scenario)[1], scenario.cluster.nics_per_host
-    sent = wires.source < scenario.cluster.hosts * per_host
-    return float(np.bincount(wires.source[sent] // per_host, wires.rate[sent]).max())
+class Hosts(NamedTuple):
+    """What bounds all-to-alls from below.
+
+    `gpus`, `nics`: of a host.
+    `rate`, `nic_rate`: bytes/s that a host and a NIC send at most; infinite if cables change during a run.
+    `pxn`: whether a message leaves by the NIC of its receiver's rail in place of its sender's.
+    `direct`: whether each message goes from its sender to its receiver.
+    """
+
+    gpus: int
+    nics: int = 1
+    rate: float = math.inf
+    nic_rate: float = math.inf
+    pxn: bool = False
+    direct: bool = False
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Hosts:
+        """Find the rates of cables, and how all-to-alls go by them."""
+        cluster = scenario.cluster
+        if scenario.fabric.failures or scenario.fabric.topology == "optical-circuits":
+            return cls(cluster.gpus_per_host)
+        wires, nics = wired(scenario)[1], cluster.nics_per_host
+        sent = wires.source < cluster.hosts * nics
+        of_nics = np.bincount(wires.source[sent], wires.rate[sent], cluster.hosts * nics)
+        most, most_of_nic = float(of_nics.reshape(-1, nics).sum(axis=1).max()), float(of_nics.max())
+        direct = scenario.collectives.algorithm_of("all_to_all") == "direct"
+        return cls(cluster.gpus_per_host, nics, most, most_of_nic, cluster.pxn, direct)
+
+    def all_to_all(self, ranks: tuple[int, ...], rank: int) -> float:
+        """Bound how long a rank's messages to other hosts take in an all-to-all of a byte for each pair, seconds."""
+        host = rank // self.gpus
+        away = [other for other in ranks if other // self.gpus != host]
+        least = (len(ranks) - len(away)) * len(away) / self.rate
+        if not (away and self.direct):
+            return least
+        by_nic = Counter((other if self.pxn else rank) % self.gpus * self.nics // self.gpus for other in away)
+        return max(least, max(by_nic.values()) / self.nic_rate)
 
 
 def brief(job: Job) -> Job:
@@ -91,14 +124,12 @@ def brief(job: Job) -> Job:
 class LeastTimes:
     """Bounds an iteration from below by the pipeline of its slowest GPU; 0 if times have jitter.
 
-    `plan`: of the job, or of what is `brief` of it. `outside`: rate at which a host sends at most, bytes/s
-    (`host_rate`).
+    `plan`: of the job, or of what is `brief` of it. `hosts`: of the scenario.
     """
 
-    def __init__(self, plan: JobPlan, scenario: Scenario, outside: float = math.inf) -> None:
+    def __init__(self, plan: JobPlan, scenario: Scenario, hosts: Hosts) -> None:
         machines = machines_of(scenario, range(plan.job.parallelism.ranks))
         chain = () if machines.jitters else plan.placement.group("pipelines", int(machines.gpu.argmin()))
-        hosts = _Hosts(scenario.cluster.gpus_per_host, outside)
         self._ranks = [_Rank(plan, chain, stage, hosts) for stage in range(len(chain))]
         for before, rank in pairwise(self._ranks):
             if rank.alike == before.alike:
@@ -198,13 +229,6 @@ def _of_pass(blocks: Iterable[Span]) -> int:
     return max(total.run, total.issue)
 
 
-class _Hosts(NamedTuple):
-    """How many GPUs a host has, and at which rate it sends at most, bytes/s."""
-
-    gpus: int
-    outside: float
-
-
 class _Pass(NamedTuple):
     """A pass of a micro-batch through a virtual stage."""
 
@@ -227,7 +251,7 @@ class _Rank:
     `alike`: what decides those.
     """
 
-    def __init__(self, job: JobPlan, chain: tuple[int, ...], stage: int, hosts: _Hosts) -> None:
+    def __init__(self, job: JobPlan, chain: tuple[int, ...], stage: int, hosts: Hosts) -> None:
         number = chain[stage]
         plan = job.on(number)
         self._stage, self._stages, self._chunks = stage, len(chain), plan.chunks(stage)
@@ -277,7 +301,7 @@ class _Clock(ProgramBuilder):
     `now`: ps since the host was level with the GPU.
     """
 
-    def __init__(self, plan: JobPlan, hosts: _Hosts) -> None:
+    def __init__(self, plan: JobPlan, hosts: Hosts) -> None:
         super().__init__(TIMERS)
         self.now = 0
         self._links, self._hosts = plan.links, hosts
@@ -332,7 +356,7 @@ class _Clock(ProgramBuilder):
         members, per_host = len(call.ranks), self._hosts.gpus
         near = sum(other // per_host == rank // per_host for other in call.ranks)
         everyone = call.collective == "all_to_all"
-        least = near * (members - near) / self._hosts.outside if everyone else 0.0
+        least = self._hosts.all_to_all(call.ranks, rank) if everyone else 0.0
         inside = None if self._links is None else self._links.inside
         if inside is not None and (everyone or (call.collective in _COUNTED and near == members)):
             least = max(least, (near - 1) / inside)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from fabricsim.errors import FabricsimError
 from fabricsim.run.bill import COST, POWER, per_gpu
 from fabricsim.run.pipeline import build_plan
-from fabricsim.run.search.bound import NOT_IN_KERNELS, KernelBound, LeastTimes, brief, host_rate
+from fabricsim.run.search.bound import NOT_IN_KERNELS, Hosts, KernelBound, LeastTimes, brief
 from fabricsim.run.search.layouts import job_tables
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
@@ -38,15 +38,12 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True)
 class _Network:
-    """The scenario without what layouts have of its job, what its network costs, and times of kernels in it.
-
-    `outside`: rate at which a host sends at most, bytes/s.
-    """
+    """The scenario without what layouts have of its job, what its network costs, and what bounds jobs in it."""
 
     base: LoadedScenario
     costs: dict[str, float]
     kernels: KernelBound
-    outside: float
+    hosts: Hosts
 
 
 @dataclass
@@ -110,7 +107,7 @@ class Candidate:
     def _least(self, job: Job) -> LeastTimes:
         scenario = self.network.base.scenario.model_copy(update={"job": job})
         plan = build_plan(LoadedScenario(scenario, "", {}, self.network.base.path))
-        return LeastTimes(plan, scenario, self.network.outside)
+        return LeastTimes(plan, scenario, self.network.hosts)
 
 
 class Candidates:
@@ -176,7 +173,7 @@ class Candidates:
             if others:
                 base = load({name: table for name, table in base.resolved.items() if name != "extensions"}, others)
             costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
-            self._made[key] = _Network(base, costs, KernelBound(base.scenario), host_rate(base.scenario))
+            self._made[key] = _Network(base, costs, KernelBound(base.scenario), Hosts.of(base.scenario))
         return self._made[key]
 
 

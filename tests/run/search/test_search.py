@@ -15,7 +15,7 @@ from fabricsim.errors import FabricsimError, InputError
 from fabricsim.report.swept import searched_text
 from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
-from fabricsim.run.search.bound import KernelBound, LeastTimes, _Clock, _Hosts, brief, host_rate
+from fabricsim.run.search.bound import Hosts, KernelBound, LeastTimes, _Clock, brief
 from fabricsim.run.search.candidates import Budget
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
@@ -40,9 +40,9 @@ def small() -> LoadedScenario:
 
 def bounds(loaded: LoadedScenario) -> tuple[float, float, float]:
     """By kernels alone, by what ranks do, and by the order of passes."""
-    job, rate = build_plan(loaded).job, host_rate(loaded.scenario)
+    job, hosts = build_plan(loaded).job, Hosts.of(loaded.scenario)
     scenario = loaded.scenario.model_copy(update={"job": brief(job)})
-    short = LeastTimes(build_plan(LoadedScenario(scenario, "", {}, loaded.path)), scenario, rate)
+    short = LeastTimes(build_plan(LoadedScenario(scenario, "", {}, loaded.path)), scenario, hosts)
     return KernelBound(loaded.scenario).least(job, ""), short.filled(job), short.scheduled(job)
 
 
@@ -162,7 +162,7 @@ def test_virtual_stages_without_a_layer_take_no_time() -> None:
 def test_groups_of_one_dimension_have_their_own_least_times() -> None:
     """Gradients of experts and of all else are reduced over different groups, though both are data-parallel."""
     plan = build_plan(small())
-    clock = _Clock(plan, _Hosts(8, float("inf")))
+    clock = _Clock(plan, Hosts(8))
     for members in (2, 8):
         clock.begin()
         clock.join(clock.next_call(0, Call("all_gather", tuple(range(members)), 2**30, "data")), 0, "")
@@ -172,21 +172,26 @@ def test_groups_of_one_dimension_have_their_own_least_times() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tensor", "expert", "gained"), [(1, 8, 0), (2, 8, 4 * 4), (4, 8, 2 * 6)])
-def test_all_to_alls_between_hosts_are_bounded_by_the_cables_of_a_host(tensor: int, expert: int, gained: int) -> None:
-    """Of ``n`` ranks, ``h`` on a host, ``h (n - h) / n`` of a buffer leave the host in each of the exchanges."""
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize(
+    ("tensor", "expert", "by_host", "by_nic"), [(1, 8, 0, 0), (2, 8, 4 * 4 / 8, 4), (4, 8, 2 * 6 / 8, 6)]
+)
+def test_all_to_alls_between_hosts_are_bounded_by_cables(
+    tensor: int, expert: int, by_host: float, by_nic: float, *, direct: bool
+) -> None:
+    """Of ``n`` ranks, ``h`` on a host, ``h (n - h) / n`` of a buffer leave the host, ``(n - h) / n`` by each NIC."""
     degrees = {"tensor": tensor, "pipeline": 1, "data": 32 // tensor, "expert": expert, "virtual_stages": 1}
     degrees["sequence_parallel"] = tensor > 1
     job = {"job.model": "grok-1", "job.sequence": 4096, "job.global_batch": 64, "job.parallelism": degrees}
     loaded = load("llama3-405b", {"cluster.hosts": 4, "cluster.gpu.memory": "4TB", **job})
-    plan, rate = build_plan(loaded), host_rate(loaded.scenario)
-    near, far = (LeastTimes(plan, loaded.scenario, outside).scheduled(plan.job) for outside in (float("inf"), rate))
+    plan, hosts = build_plan(loaded), Hosts.of(loaded.scenario)._replace(direct=direct)
+    near, far = (LeastTimes(plan, loaded.scenario, each).scheduled(plan.job) for each in (Hosts(8), hosts))
 
-    assert rate == loaded.scenario.cluster.nics_per_host * loaded.scenario.link_rate
+    assert (hosts.rate, hosts.nic_rate) == (8 * loaded.scenario.link_rate, loaded.scenario.link_rate)
     assert far <= simulate(loaded).iteration / 1e12
     # two dispatches and two combines of two experts' tokens in each of 64 layers, less what NVLink takes meanwhile
     buffer = 2 * 2 * 4096 * 6144 // tensor
-    sent = 4 * 64 * plan.micro_batches * buffer * gained / expert / rate
+    sent = 4 * 64 * plan.micro_batches * buffer * (by_nic if direct else by_host) / expert / hosts.nic_rate
     assert near + 0.7 * sent <= far <= near + sent
 
 
