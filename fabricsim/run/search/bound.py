@@ -71,7 +71,7 @@ _COUNTED = {"all_reduce", "all_gather", "reduce_scatter"}
 _FEW = 2
 
 
-class Hosts(NamedTuple):
+class HostRates(NamedTuple):
     """What bounds all-to-alls from below.
 
     `gpus`, `nics`: of a host.
@@ -88,7 +88,7 @@ class Hosts(NamedTuple):
     direct: bool = False
 
     @classmethod
-    def of(cls, scenario: Scenario) -> Hosts:
+    def of(cls, scenario: Scenario) -> HostRates:
         """Find the rates of cables, and how all-to-alls go by them."""
         cluster = scenario.cluster
         if scenario.fabric.failures or scenario.fabric.topology == "optical-circuits":
@@ -127,7 +127,7 @@ class LeastTimes:
     `plan`: of the job, or of what is `brief` of it. `hosts`: of the scenario.
     """
 
-    def __init__(self, plan: JobPlan, scenario: Scenario, hosts: Hosts) -> None:
+    def __init__(self, plan: JobPlan, scenario: Scenario, hosts: HostRates) -> None:
         machines = machines_of(scenario, range(plan.job.parallelism.ranks))
         chain = () if machines.jitters else plan.placement.group("pipelines", int(machines.gpu.argmin()))
         self._ranks = [_Rank(plan, chain, stage, hosts) for stage in range(len(chain))]
@@ -251,7 +251,7 @@ class _Rank:
     `alike`: what decides those.
     """
 
-    def __init__(self, job: JobPlan, chain: tuple[int, ...], stage: int, hosts: Hosts) -> None:
+    def __init__(self, job: JobPlan, chain: tuple[int, ...], stage: int, hosts: HostRates) -> None:
         number = chain[stage]
         plan = job.on(number)
         self._stage, self._stages, self._chunks = stage, len(chain), plan.chunks(stage)
@@ -301,7 +301,7 @@ class _Clock(ProgramBuilder):
     `now`: ps since the host was level with the GPU.
     """
 
-    def __init__(self, plan: JobPlan, hosts: Hosts) -> None:
+    def __init__(self, plan: JobPlan, hosts: HostRates) -> None:
         super().__init__(TIMERS)
         self.now = 0
         self._links, self._hosts = plan.links, hosts

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from fabricsim.errors import FabricsimError
 from fabricsim.run.bill import COST, POWER, per_gpu
 from fabricsim.run.pipeline import build_plan
-from fabricsim.run.search.bound import NOT_IN_KERNELS, Hosts, KernelBound, LeastTimes, brief
+from fabricsim.run.search.bound import NOT_IN_KERNELS, HostRates, KernelBound, LeastTimes, brief
 from fabricsim.run.search.layouts import job_tables
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
@@ -43,7 +43,7 @@ class _Network:
     base: LoadedScenario
     costs: dict[str, float]
     kernels: KernelBound
-    hosts: Hosts
+    hosts: HostRates
 
 
 @dataclass
@@ -173,7 +173,7 @@ class Candidates:
             if others:
                 base = load({name: table for name, table in base.resolved.items() if name != "extensions"}, others)
             costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
-            self._made[key] = _Network(base, costs, KernelBound(base.scenario), Hosts.of(base.scenario))
+            self._made[key] = _Network(base, costs, KernelBound(base.scenario), HostRates.of(base.scenario))
         return self._made[key]
 
 

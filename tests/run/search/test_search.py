@@ -15,7 +15,7 @@ from fabricsim.errors import FabricsimError, InputError
 from fabricsim.report.swept import searched_text
 from fabricsim.run.bill import COST
 from fabricsim.run.pipeline import build_plan, load, simulate
-from fabricsim.run.search.bound import Hosts, KernelBound, LeastTimes, _Clock, brief
+from fabricsim.run.search.bound import HostRates, KernelBound, LeastTimes, _Clock, brief
 from fabricsim.run.search.candidates import Budget
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
@@ -40,7 +40,7 @@ def small() -> LoadedScenario:
 
 def bounds(loaded: LoadedScenario) -> tuple[float, float, float]:
     """By kernels alone, by what ranks do, and by the order of passes."""
-    job, hosts = build_plan(loaded).job, Hosts.of(loaded.scenario)
+    job, hosts = build_plan(loaded).job, HostRates.of(loaded.scenario)
     scenario = loaded.scenario.model_copy(update={"job": brief(job)})
     short = LeastTimes(build_plan(LoadedScenario(scenario, "", {}, loaded.path)), scenario, hosts)
     return KernelBound(loaded.scenario).least(job, ""), short.filled(job), short.scheduled(job)
@@ -162,7 +162,7 @@ def test_virtual_stages_without_a_layer_take_no_time() -> None:
 def test_groups_of_one_dimension_have_their_own_least_times() -> None:
     """Gradients of experts and of all else are reduced over different groups, though both are data-parallel."""
     plan = build_plan(small())
-    clock = _Clock(plan, Hosts(8))
+    clock = _Clock(plan, HostRates(8))
     for members in (2, 8):
         clock.begin()
         clock.join(clock.next_call(0, Call("all_gather", tuple(range(members)), 2**30, "data")), 0, "")
@@ -184,8 +184,8 @@ def test_all_to_alls_between_hosts_are_bounded_by_cables(
     degrees["sequence_parallel"] = tensor > 1
     job = {"job.model": "grok-1", "job.sequence": 4096, "job.global_batch": 64, "job.parallelism": degrees}
     loaded = load("llama3-405b", {"cluster.hosts": 4, "cluster.gpu.memory": "4TB", **job})
-    plan, hosts = build_plan(loaded), Hosts.of(loaded.scenario)._replace(direct=direct)
-    near, far = (LeastTimes(plan, loaded.scenario, each).scheduled(plan.job) for each in (Hosts(8), hosts))
+    plan, hosts = build_plan(loaded), HostRates.of(loaded.scenario)._replace(direct=direct)
+    near, far = (LeastTimes(plan, loaded.scenario, each).scheduled(plan.job) for each in (HostRates(8), hosts))
 
     assert (hosts.rate, hosts.nic_rate) == (8 * loaded.scenario.link_rate, loaded.scenario.link_rate)
     assert far <= simulate(loaded).iteration / 1e12
