@@ -63,11 +63,10 @@ def compared_traffic(results: Sequence[TrafficRecord], labels: tuple[str, Sequen
     figure = style.new_figure(widest=5.0)
     axes = figure.add_subplot()
     lowest, highest = (pick([int(pick(result.completion)) for result in results]) for pick in (min, max))
-    _, scale = style.time_unit(highest)
+    scale = _time_axis(axes, lowest, highest)
     looks = zip(style.SERIES_COLOURS * len(results), _DASHES * len(results), strict=False)
     for label, result, (colour, dash) in zip(labels[1], results, looks, strict=False):
         _steps(axes, result.completion / scale, label=label, color=colour, linestyle=dash)
-    _time_axis(axes, lowest, highest)
     _distribution_axis(axes)
     style.legend(figure, title=labels[0][:1].upper() + labels[0][1:])
     axes.set_title(results[0].matrix.name, wrap=True)
@@ -75,11 +74,9 @@ def compared_traffic(results: Sequence[TrafficRecord], labels: tuple[str, Sequen
 
 
 def _times(axes: Axes, result: TrafficRecord) -> None:
-    _, scale = style.time_unit(int(result.completion.max()))
-    completion, alone = result.completion / scale, result.alone / scale
-    _steps(axes, completion, color=style.COMPUTE_COLOUR, label="in this traffic")
-    _steps(axes, alone, color=style.MEASURED_COLOUR, linestyle="--", label="alone on the idle fabric")
-    _time_axis(axes, int(result.alone.min()), int(result.completion.max()))
+    scale = _time_axis(axes, int(result.alone.min()), int(result.completion.max()))
+    _steps(axes, result.completion / scale, color=style.COMPUTE_COLOUR, label="in this traffic")
+    _steps(axes, result.alone / scale, color=style.MEASURED_COLOUR, linestyle="--", label="alone on the idle fabric")
     _distribution_axis(axes)
 
 
@@ -105,14 +102,18 @@ def _scale(axes: Axes, lowest: float, highest: float) -> None:
         axes.set_xlim(lowest / _LITTLE, highest * _LITTLE)
 
 
-def _time_axis(axes: Axes, lowest: int, highest: int) -> None:
-    """Label an axis from one time to another, ps, with one unit, or with that of each decade if these are many."""
+def _time_axis(axes: Axes, lowest: int, highest: int) -> float:
+    """Label an axis from one time to another, ps, with one unit, or with that of each decade if these are many.
+
+    Returns: picoseconds of its unit.
+    """
     unit, scale = style.time_unit(highest)
     _scale(axes, lowest / scale, highest / scale)
     axes.set_xlabel(f"Flow completion time ({unit})")
     if highest > _DECADES * lowest:
         axes.xaxis.set_major_formatter(lambda value, _: _decade(value * scale))
         axes.set_xlabel("Flow completion time")
+    return scale
 
 
 def _decade(time: float) -> str:

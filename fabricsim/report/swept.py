@@ -210,18 +210,23 @@ def pictures(
     if not done:
         return
     for count, picture in enumerate(wanted or _suiting(done, varied), 1):
-        for key in ("x", "y", "value", "by", "label"):
-            if picture.get(key) is not None and picture[key] not in done[0]:
-                hint = did_you_mean(picture[key], done[0], "columns are " + ", ".join(done[0]))
-                msg = f"pictures[{count - 1}].{key}: the index has no column {picture[key]!r}; {hint}"
-                raise InputError(msg)
-        for key in _NUMBERS[picture["kind"]]:
-            column = picture.get(key) or headline(done)
-            words = next((row[column] for row in done if row[column] is not None and number(row[column]) is None), None)
-            if words is not None:
-                msg = f"pictures[{count - 1}].{key}: {column!r} has {words!r}, which is no number; name another one"
-                raise InputError(msg)
+        if problem := _problem(done, picture):
+            msg = f"pictures[{count - 1}].{problem}"
+            raise InputError(msg)
         yield f"picture-{count}.png", _KINDS[picture["kind"]](done, picture, name)
+
+
+def _problem(done: Rows, picture: Mapping[str, Any]) -> str:
+    """Say which key of a picture names a column that is not there, or has words if numbers are drawn; or nothing."""
+    for key in ("x", "y", "value", "by", "label"):
+        column = picture.get(key)
+        if column is not None and column not in done[0]:
+            hint = did_you_mean(column, done[0], "columns are " + ", ".join(done[0]))
+            return f"{key}: the index has no column {column!r}; {hint}"
+        values = [row[column] for row in done if row[column] is not None] if column is not None else []
+        if key in _NUMBERS[picture["kind"]] and (words := [value for value in values if number(value) is None]):
+            return f"{key}: {column!r} has {words[0]!r}, which is no number; name another one"
+    return ""
 
 
 def _suiting(done: Rows, varied: Sequence[str]) -> list[dict[str, Any]]:
@@ -257,9 +262,9 @@ def _name_values(axis: Axis, done: Rows, key: str) -> None:
     """Name the ticks of an axis of numbers; quantities of a scenario have their units."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415  matplotlib loads slowly, and only plots need it
 
-    values, numbers = _ticks(done, key)
-    if any(isinstance(value, str) for value in values):
-        axis.set_ticks(numbers or [], list(map(value_name, values)))
+    values, numbers = _ticks([row for row in done if row[key] is not None], key)
+    if numbers is not None and any(isinstance(value, str) for value in values):
+        axis.set_ticks(numbers, list(map(value_name, values)))
     else:
         axis.set_major_locator(MaxNLocator("auto", integer=all(isinstance(value, int) for value in values)))
         axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
@@ -305,10 +310,10 @@ def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     shown = axis_name(value).up_to(_largest(done, value))
     columns, lines = (list(map(_told, _ticks(done, key)[0])) for key in (x, y))
     grid = np.full((len(lines), len(columns)), np.nan)
-    worst = (1 if shown.more_is_better else -1) * np.array([number(row[value]) or 0.0 for row in done])
-    for row in (done[place] for place in np.argsort(worst, kind="stable")):  # of several in one cell, the best
-        if (figure_of := number(row[value])) is not None:
-            grid[lines.index(_told(row[y])), columns.index(_told(row[x]))] = figure_of * shown.scale
+    drawn = [(each, row) for row in done if (each := number(row[value])) is not None]
+    drawn.sort(key=lambda pair: pair[0], reverse=not shown.more_is_better)
+    for each, row in drawn:  # of several in one cell, the best
+        grid[lines.index(_told(row[y])), columns.index(_told(row[x]))] = each * shown.scale
     figure = style.new_figure(3.6, widest=5.0)
     axes = figure.add_subplot()
     low, high = float(np.nanmin(grid)), float(np.nanmax(grid))
@@ -351,5 +356,5 @@ def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
 
 
 _KINDS = {"lines": _lines, "heat-map": _heat_map, "frontier": _frontier}
-_NUMBERS = {"lines": "y", "heat-map": ["value"], "frontier": "xy"}
+_NUMBERS = {"lines": ("y",), "heat-map": ("value",), "frontier": ("x", "y")}
 """What of a picture must be a column of numbers."""

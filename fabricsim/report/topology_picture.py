@@ -56,20 +56,19 @@ def _places(wires: Wires, nics: int, dimensions: tuple[int, ...]) -> Places:
         return _circles(wires, nics)
     levels = tiers(wires, nics)
     if len(levels) > 1:
-        part = _parts(wires, nics)
+        part = _parts(wires, nics)  # those of one side by side
         return _rows([sorted(tier.switches.tolist(), key=lambda switch: (part[switch], switch)) for tier in levels])
     return _circle(list(switches), 1.0, (0.0, 0.0))
 
 
 def _parts(wires: Wires, nics: int) -> dict[int, int]:
-    """Give each switch the number of its part that no cable joins to others, such as a rail: they lie side by side."""
+    """Give each switch the first one of its part, which no cable joins to others, such as a rail."""
     import networkx as nx  # noqa: PLC0415  loads slowly, and only pictures of networks need it here
 
-    graph = nx.Graph()
-    graph.add_nodes_from(range(nics, len(wires.nodes)))
-    ends = zip(wires.source.tolist(), wires.target.tolist(), strict=True)
-    graph.add_edges_from((source, target) for source, target in ends if min(source, target) >= nics)
-    return {node: part for part, nodes in enumerate(nx.connected_components(graph)) for node in nodes}
+    number = {name: node for node, name in enumerate(wires.nodes)}
+    parts = nx.connected_components(wires.graph().subgraph(wires.nodes[nics:]))
+    numbered = ([number[name] for name in part] for part in parts)
+    return {node: first for part in numbered for first in [min(part)] for node in part}
 
 
 def _rows(levels: list[list[int]]) -> Places:

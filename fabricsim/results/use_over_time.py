@@ -108,8 +108,8 @@ def _of_links(result: RunRecord, links: NDArray[np.int64], edges: NDArray[np.flo
     use = np.zeros((len(links), len(edges) - 1))
     for begin in range(0, len(links), at_once):
         mine = use[begin : begin + at_once]
-        here = some[(link >= begin) & (link < begin + at_once)]
-        offset = span * (np.searchsorted(links, calls.limits.limit[here]) - begin)
+        chosen = (link >= begin) & (link < begin + at_once)
+        here, offset = some[chosen], span * (link[chosen] - begin)
         times, total = _of_calls(calls.start[here] + offset, calls.end[here] + offset, calls.limits.used[here])
         carried = np.interp(edges + span * np.arange(len(mine))[:, None], times, total)
         mine[:] = np.diff(carried) / np.diff(edges)

@@ -34,6 +34,11 @@ MEMORY = "memory"
 _FIRST = "host0"  # what the names of the first host's resources begin with
 
 
+def nic_of(gpu: int, gpus: int, nics: int) -> int:
+    """Give the number of a GPU's NIC, on a host of so many of both."""
+    return gpu * nics // gpus
+
+
 @dataclass(frozen=True)
 class ProtocolCosts:
     """What a payload byte costs on its way.
@@ -134,7 +139,7 @@ class HostPorts:
             yield self.threads[-1 if gpu is None else gpu], seconds_per_byte
 
     def _nic_of(self, gpu: int) -> int:
-        return gpu * self.nics // self.gpus
+        return nic_of(gpu, self.gpus, self.nics)
 
     def own_nic(self, gpu: int | None) -> int:
         """Give the number of a GPU's NIC, or that of the memory's: 0."""

@@ -88,6 +88,14 @@ def _rate(row: dict[str, Any]) -> float:
     return float(row["rate"].removesuffix("00Gbps"))
 
 
+def test_runs_without_a_quantity_are_left_out_of_a_frontier_over_it() -> None:
+    some = [*rows(2), {**rows(1)[0], "rate": None}]
+    ((_, figure),) = pictures(some, ["rate"], [{"kind": "frontier", "x": "rate", "y": "batch"}], "study")
+
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["100 Gb/s", "200 Gb/s"]
+    assert len(figure.axes[0].collections[0].get_offsets()) == 4  # type: ignore[arg-type]  # of points
+
+
 @pytest.mark.parametrize(("kind", "key"), [("lines", "y"), ("heat-map", "value"), ("frontier", "x")])
 def test_words_in_place_of_numbers_are_refused(kind: str, key: str) -> None:
     wanted = {"kind": kind, "x": "rate", "y": "batch", "value": "batch", key: "status"}

@@ -41,6 +41,7 @@ from fabricsim.run.bill import wired
 from fabricsim.run.pipeline import machines_of
 from fabricsim.scenario.job import micro_batches
 from fabricsim.scenario.schedule import Step
+from fabricsim.topology.host import nic_of
 from fabricsim.units import PS_PER_S, seconds
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.compile import TIMERS, RankCompiler
@@ -100,14 +101,16 @@ class HostRates(NamedTuple):
         direct = scenario.collectives.algorithm_of("all_to_all") == "direct"
         return cls(cluster.gpus_per_host, nics, most, most_of_nic, cluster.pxn, direct)
 
-    def all_to_all(self, ranks: tuple[int, ...], rank: int) -> float:
-        """Bound how long a rank's messages to other hosts take in an all-to-all of a byte for each pair, seconds."""
-        host = rank // self.gpus
-        away = [other for other in ranks if other // self.gpus != host]
-        least = (len(ranks) - len(away)) * len(away) / self.rate
+    def all_to_all(self, rank: int, near: int, away: Sequence[int]) -> float:
+        """Bound how long messages to other hosts take in an all-to-all of a byte for each pair, seconds.
+
+        `near`: how many ranks are on the host of `rank`, itself included. `away`: the others.
+        """
+        least = near * len(away) / self.rate
         if not (away and self.direct):
             return least
-        by_nic = Counter((other if self.pxn else rank) % self.gpus * self.nics // self.gpus for other in away)
+        leaves = (other if self.pxn else rank for other in away)
+        by_nic = Counter(nic_of(each % self.gpus, self.gpus, self.nics) for each in leaves)
         return max(least, max(by_nic.values()) / self.nic_rate)
 
 
@@ -354,9 +357,10 @@ class _Clock(ProgramBuilder):
 
     def _least(self, call: Call, rank: int) -> int:
         members, per_host = len(call.ranks), self._hosts.gpus
-        near = sum(other // per_host == rank // per_host for other in call.ranks)
+        away = [other for other in call.ranks if other // per_host != rank // per_host]
+        near = members - len(away)
         everyone = call.collective == "all_to_all"
-        least = self._hosts.all_to_all(call.ranks, rank) if everyone else 0.0
+        least = self._hosts.all_to_all(rank, near, away) if everyone else 0.0
         inside = None if self._links is None else self._links.inside
         if inside is not None and (everyone or (call.collective in _COUNTED and near == members)):
             least = max(least, (near - 1) / inside)
