@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from fabricsim.topology.host import Hop
     from fabricsim.topology.platform import Platform
 
+    Numbers = NDArray[np.int64]
+
 Stripes = tuple[tuple[int, int], ...]
 """Pairs of endpoints of two hosts, each by another NIC; none if a message goes by that of its sender."""
 
@@ -73,11 +75,12 @@ class Ways:
         place = number - self.platform.endpoints
         return number if place < 0 else self.switches.at(place)
 
-    def between_hosts(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell of which pairs of numbers both are GPUs, of different hosts."""
+    def pairs_of_gpus(self, sources: Numbers, targets: Numbers) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Tell which pairs of numbers are GPUs of different hosts, and which are two of one host."""
         cluster = self.platform.cluster
         gpus = np.maximum(sources, targets) < cluster.ranks
-        return np.asarray(gpus & (sources // cluster.gpus_per_host != targets // cluster.gpus_per_host))
+        within = sources // cluster.gpus_per_host == targets // cluster.gpus_per_host
+        return gpus & ~within, gpus & within & (sources != targets)
 
     def stripes(self, source: int, target: int, ranks: tuple[int, ...], choice: Choice, channel: int) -> Stripes:
         """Choose the pairs of a group's ranks by whose NICs the messages of a channel go.

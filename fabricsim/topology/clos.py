@@ -65,16 +65,17 @@ class Clos:
 
     def join(self, network: Network, cable: Cable, number: int = 0) -> None:
         """Join the leaves of the `number`-th of several such networks."""
-        leaf, spine, core = number * self.leaves, number * self.pods * self.spines, number * self.spines * self.cores
+        spines, cores = self.spines, self.cores
+        leaf, spine, core = number * self.leaves, number * self.pods * spines, number * spines * cores
         for each in range(self.leaves if self.height > 1 else 0):
             pod = each // self._half if self.height == MOST_TIERS else 0
-            for above in range(self.spines):
-                name = f"spine{spine + pod * self.spines + above}"
-                network.join(f"leaf{leaf + each}", name, cable, self.uplinks // self.spines)
-        for each in range(self.pods * self.spines):
-            for above in range(self.cores):
-                name = f"core{core + each % self.spines * self.cores + above}"
-                network.join(f"spine{spine + each}", name, cable, self._half // self.cores)
+            for above in range(spines):
+                name = f"spine{spine + pod * spines + above}"
+                network.join(f"leaf{leaf + each}", name, cable, self.uplinks // spines)
+        for each in range(self.pods * spines):
+            for above in range(cores):
+                name = f"core{core + each % spines * cores + above}"
+                network.join(f"spine{spine + each}", name, cable, self._half // cores)
 
     def size(self, below: int, down: int) -> FabricSize:
         """Count it with the leaves: `below` cables below them all, and `down` below the fullest."""

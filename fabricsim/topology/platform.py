@@ -240,6 +240,16 @@ class Platform:
         ]
         return Paths(latency, *joined(parts))
 
+    def paths_within(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Paths | None:
+        """Find what `path` does for many pairs of GPUs of one host each; None if hosts are not all alike."""
+        if len(self.kinds.hosts) > 1:
+            return None
+        gpus, ports = range(self._per_host), self._hosts.ports[0]
+        ways = [ports.within(gpu, other) if gpu != other else () for gpu in gpus for other in gpus]
+        (here, gpu), other = np.divmod(sources, self._per_host), targets % self._per_host
+        lists = in_hosts(ways, gpu * self._per_host + other, np.array(self._hosts.first)[here])
+        return Paths(np.zeros(len(sources), np.int64), *lists)
+
     def key(self, source: int, target: int, port: int = 0) -> int:
         """Hash a connection for ECMP: endpoint numbers and port, 32 bits."""
         return int(flow_hash(source, target, port, self._hash_seed))

@@ -48,9 +48,11 @@ def distances_to(first, neighbours, cost, targets, distances, queue, queued):
         head = head + 1 if head + 1 < size else 0
         waiting -= 1
         queued[node] = 0
+        here = distances[node]
         for i in range(first[node], first[node + 1]):
-            other, far = neighbours[i], distances[node] + cost[i]
-            if distances[other] < 0 or far < distances[other]:
+            other, far = neighbours[i], here + cost[i]
+            known = distances[other]
+            if known < 0 or far < known:
                 distances[other] = far
                 if not queued[other] and first[other + 1] - first[other] > 1:  # one cable leads back only
                     queued[other] = 1
