@@ -331,6 +331,7 @@ WORLD = np.dtype(
         ("solve", np.int32),  # number of the current solve
         ("arrived", np.int32),  # flows that began in this instant
         ("touched", np.int32),  # resources that lost a flow in this instant
+        ("rising", np.int32),  # members of the filling whose level is not fixed yet
         ("outbox", np.int32),  # completions not yet fetched
         ("next_lane", np.int32),  # lanes handed out so far
         ("next_inbox", np.int32),  # inboxes handed out so far

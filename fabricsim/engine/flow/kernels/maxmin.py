@@ -12,7 +12,8 @@ until the rising water shows that they cannot:
 - a resource is not yet full at the level at which it used to freeze its flows: they are freed.
 
 Both are noticed in order of level, before the water reaches the flow's old level, so one pass is
-exact and touches only flows next to a change. Tests compare it with a full progressive filling.
+exact and touches only flows next to a change. Once no flow rises any more, resources that free
+nobody are left out: nine of ten have nothing else to wait for. Tests compare it with a full progressive filling.
 """
 
 from __future__ import annotations
@@ -212,6 +213,7 @@ def _fill_anew(sim, size, mark, flow, count):
             _limit(sim, flow, resource)
             return size
     flows[flow].share = -1.0
+    sim.world[0].rising += 1
     for leg in range(first_leg, last_leg):
         resource = np.int64(legs[leg].resource)
         resources[resource].residual += flows[flow].rate * legs[leg].cost
@@ -236,6 +238,7 @@ def _freeze(sim, flow, resource, level):
     resources, flows, legs = sim.resources, sim.flows, sim.legs
     rate = flows[flow].weight * level
     flows[flow].share = rate
+    sim.world[0].rising -= 1
     _limit(sim, flow, resource)
     first_leg = flows[flow].first_leg
     for leg in range(first_leg, first_leg + flows[flow].legs):
@@ -309,6 +312,26 @@ def _remove(sim, size, place):
 
 
 @kernel
+def _keep_those_that_free(sim, size):
+    """Leave in the heap what may free its old flows, once no member is left that rises; returns the heap's size.
+
+    On others nothing can happen unless a flow is freed that crosses them, which enters them again.
+    """
+    resources, heap = sim.resources, sim.heap
+    left = np.int64(0)
+    for place in range(size):
+        resource = np.int64(heap[place].resource)
+        if resources[resource].settled == np.inf:
+            resources[resource].mark = 0
+            continue
+        heap[left].level = resources[resource].settled
+        heap[left].resource = resource
+        _sift_up(sim, left)
+        left += 1
+    return left
+
+
+@kernel
 def solve(sim):
     """Find the new max-min rates after arrivals and departures.
 
@@ -322,8 +345,9 @@ def solve(sim):
     resources, heap = sim.resources, sim.heap
     world.solve += 1
     world.solves += 1
+    world.rising = 0
     mark = np.int64(world.solve)
-    size, count = np.int64(0), np.int64(0)
+    size, count, kept = np.int64(0), np.int64(0), np.int64(0)
     for i in range(world.arrived):
         size = _fill_anew(sim, size, mark, np.int64(sim.begun[i]), count)
         count += 1
@@ -363,4 +387,6 @@ def solve(sim):
             continue
         _freeze_all(sim, mark, resource, exact)
         size = _remove(sim, size, np.int64(resources[resource].place))
+        if world.rising == 0 and size >= 2 * kept:  # half of them are new, or no time is saved by looking at all
+            size = kept = _keep_those_that_free(sim, size)
     return count
