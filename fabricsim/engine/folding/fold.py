@@ -28,6 +28,7 @@ from fabricsim.engine.program.lane import cut
 from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import COLLECTIVE
+from fabricsim.units import PS_PER_S
 from fabricsim.workload.program import Call, CallList, Program
 
 if TYPE_CHECKING:
@@ -135,8 +136,14 @@ def read_ahead(fabric: Fabric, footprint: Footprint, routes: Indices) -> int:
     """Longest time for which an adapter on some routes of a footprint reads ahead of its wire, ps; 0: none does."""
     if not fabric.model.read_ahead:
         return 0
-    codes = footprint.routes.code[routes[footprint.routes.network[routes]]].tolist()
-    return max((fabric.wiring.read_ahead(*footprint.ends_of(code)) for code in codes), default=0)
+    wiring, platform, found = fabric.wiring, fabric.platform, 0
+    most = max(model.read_ahead for model in (wiring.models or (fabric.model,)))
+    pace = footprint.slowest_to_wire(np.array(platform.resources.capacities), len(platform.wires.names))
+    for route in routes[np.argsort(-pace[routes], kind="stable")].tolist():
+        if int(pace[route] * most * PS_PER_S) <= found:  # what follows is quicker
+            break
+        found = max(found, wiring.read_ahead(*footprint.ends_of(int(footprint.routes.code[route]))))
+    return found
 
 
 def footprint_of(fabric: Fabric, plan: Plan) -> Footprint:

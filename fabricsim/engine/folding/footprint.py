@@ -241,6 +241,23 @@ class Footprint:
         number, port = divmod(rest, _PORTS)
         return self._ways.endpoint(source), self._ways.endpoint(target), port, self._used[number][1]
 
+    def slowest_to_wire(self, capacities: NDArray[np.float64], wires: int) -> NDArray[np.float64]:
+        """Find what the slowest resource up to the first wire of each route takes for a byte, seconds.
+
+        `capacities`: of all resources, of which the first are `wires`.
+        Returns: shape ``(routes,)``; 0 if nothing comes before the wire, or messages go in parts by several adapters.
+        """
+        routes = self.routes
+        first = np.full(len(routes.code), np.iinfo(np.int64).max)
+        of_wires = routes.hop_resource < wires
+        np.minimum.at(first, routes.hop_route[of_wires], routes.hop_place[of_wires])
+        before = routes.hop_place <= first[routes.hop_route]
+        slowest = np.zeros(len(first))
+        np.maximum.at(slowest, routes.hop_route[before], (routes.hop_cost / capacities[routes.hop_resource])[before])
+        in_parts = np.array([len(stripes) > 1 for _, stripes in self._used], bool)
+        slowest[~routes.network | (first == 0) | in_parts[routes.code // self._endpoints**2 // _PORTS]] = 0
+        return slowest
+
     def _numbered(self, layout: int, stripes: Stripes) -> int:
         """Give stripes that a layout uses a number."""
         use = 0 if self._warm else layout, stripes
