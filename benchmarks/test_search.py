@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fabricsim.run.pipeline import load
-from fabricsim.run.search.search import Found, search
+from fabricsim.run.search.search import Extent, Found, search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def test_layout(measured: Callable[..., Found], tmp_path: Path, zero: int) -> No
     loaded = load("llama3-405b", SETTINGS)
 
     def run(folder: Path) -> tuple[int, Found]:
-        found = search(loaded, folder, given={**ONE, "job.parallelism.zero": [zero]}, trials="all")
+        found = search(loaded, folder, given={**ONE, "job.parallelism.zero": [zero]}, extent=Extent(exhaustive=True))
         return found.simulated, found
 
     found = measured(run, lambda: Path(tempfile.mkdtemp(dir=tmp_path)), "layouts")

@@ -49,6 +49,16 @@ TrialsOption = Annotated[
         help="Simulate N layouts at most, of those that Optuna proposes, if all are too many to look at.",
     ),
 ]
+GapOption = Annotated[
+    float | None,
+    typer.Option(
+        "--gap",
+        metavar="SHARE",
+        min=0.0,
+        max=1.0,
+        help="End as soon as nothing can be better than the best by more than this share of its time, such as 0.05.",
+    ),
+]
 RowOption = Annotated[
     str | None,
     typer.Option(
@@ -69,6 +79,7 @@ def search(  # noqa: PLR0913  one parameter per option
     most_power: PowerOption = None,
     exhaustive: ExhaustiveOption = False,
     trials: TrialsOption = None,
+    gap: GapOption = None,
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
     as_json: common.JsonOption = False,
@@ -80,6 +91,7 @@ def search(  # noqa: PLR0913  one parameter per option
     workers = workers or cores()
     begin(workers, scheduler)
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.search.search import Extent  # noqa: PLC0415  as above
     from fabricsim.run.sweeps.workers import Workers  # noqa: PLC0415  as above
     from fabricsim.studies.frame.recipes import TABLES  # noqa: PLC0415  as above
 
@@ -88,11 +100,11 @@ def search(  # noqa: PLR0913  one parameter per option
     if trials is not None and (exhaustive or prices is not None):
         msg = f"--trials {trials}: looks for the quickest layout among a few; leave out --exhaustive and --prices"
         raise InputError(msg)
-    who: dict[str, Any] = {
-        "given": given,
-        "trials": "all" if exhaustive else trials,
-        "workers": Workers(workers, scheduler),
-    }
+    if gap is not None and (exhaustive or trials is not None):
+        msg = f"--gap {gap:g}: is proven by the bounds of all layouts; leave out --exhaustive and --trials"
+        raise InputError(msg)
+    extent = Extent(trials, exhaustive, gap or 0.0)
+    who: dict[str, Any] = {"given": given, "extent": extent, "workers": Workers(workers, scheduler)}
     who["budget"] = _budget(prices, most_cost, most_power)
     if row is None and scenario in TABLES:
         _compare(scenario, output or Path(f"{scenario}-search"), fixed, who, as_json=as_json)
@@ -113,7 +125,7 @@ def _search(
         found.files.extend(_draw(found, folder, loaded.scenario.name))
     _tell(found.files, found.rows, as_json=as_json)
     if not as_json:
-        proposed = isinstance(who["trials"], int)
+        proposed = who["extent"].trials is not None
         common.show(*searched_text(found.rows, found.keys, found.layouts, found.simulated, proposed=proposed))
 
 

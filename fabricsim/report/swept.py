@@ -117,6 +117,10 @@ def searched_text(
     reasons = Counter(_kind(row) for row in rows if row["status"] != "done")
     counted = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
     told = f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"
+    open_bounds = [row["bound_s"] for row in rows if _WITHIN in row["error"]] if ranked else []
+    if open_bounds:
+        least, best = min(open_bounds), float(ranked[0]["iteration_time_s"])
+        told += f"; no layout takes less than {least:.4g} s, {1 - least / best:.1%} less than the best"
     return [*tables, told + "; others, which may be better, were not proposed" * proposed]
 
 
@@ -168,19 +172,23 @@ def published_text(rows: Rows) -> list[RenderableType]:
     return [table, f"{said}.", *(f"not searched: {count}: {reason}" for reason, count in left.most_common())]
 
 
+_WITHIN = "within the gap of "
+
+
+_REASONS = {
+    "needs ": "that do not fit into memory",
+    "costs ": "over what networks may cost or draw",
+    _WITHIN: "whose bound is within the gap",
+    "its turn did not come": "whose turn did not come",
+    "takes ": "whose bound is above the best time",
+}
+"""Of layouts that are out, by the first of these that is in the reason."""
+
+
 def _kind(row: Mapping[str, Any]) -> str:
-    reason = row["error"]
     if row["status"] == "failed":
         return "that failed"
-    if reason.startswith("needs "):
-        return "that do not fit into memory"
-    if reason.startswith("costs "):
-        return "over what networks may cost or draw"
-    if reason.endswith("its turn did not come"):
-        return "whose turn did not come"
-    if reason.startswith("takes "):
-        return "whose bound is above the best time"
-    return "that do not fit together"
+    return next((kind for said, kind in _REASONS.items() if said in row["error"]), "that do not fit together")
 
 
 def _told(value: object) -> str:

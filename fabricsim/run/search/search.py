@@ -5,14 +5,15 @@
     layouts ── fit together? ── fit into memory? ── bound ──► in order of the bound, simulate ──► ranked index
 
 Once every layout whose bound is below the best time is simulated, no other one can be better: what comes out is what
-simulating all of them would give, the same whatever the number of workers.
+simulating all of them would give, the same whatever the number of workers. If a small gap to the best is good enough,
+it ends as soon as no other layout can be better by more: the gap of solvers of integer programs, and as proven.
 """
 
 from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.errors import InputError
 from fabricsim.run.search.candidates import Candidate, Candidates
@@ -32,6 +33,21 @@ if TYPE_CHECKING:
 
 OUT = "out"
 """Status of a layout that is not simulated."""
+
+
+class Extent(NamedTuple):
+    """What a search simulates, if not all that may be the best.
+
+    `trials`: so many layouts at most, of those that Optuna proposes. `exhaustive`: also what the bound rules out.
+    `gap`: only what may be better than the best by more than this share of its time.
+    """
+
+    trials: int | None = None
+    exhaustive: bool = False
+    gap: float = 0.0
+
+
+ALL_THAT_MAY_BE_BEST = Extent()
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,7 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     *,
     given: Mapping[str, Sequence[Any]] | None = None,
     budget: Budget | None = None,
-    trials: int | Literal["all"] | None = None,
+    extent: Extent = ALL_THAT_MAY_BE_BEST,
     own: LoadedScenario | None = None,
     workers: Workers = ALONE,
     progress: Callable[[float], None] | None = None,
@@ -65,8 +81,7 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     `output`: folder of the index and of the files of runs; runs that are there are not made again.
     `given`: values of keys in place of the usual ones (`fabricsim.run.search.layouts.choices`).
     `budget`: prices of networks, and what they may cost and draw.
-    `trials`: what to simulate: all that may be the best, if left out; ``"all"``, also what the bound rules out; or so
-        many layouts at most, of those that Optuna proposes.
+    `extent`: what to simulate.
     `own`: whose layout is tried in any case, in place of the scenario's; it may have more memory.
     `workers`: who simulates; what comes out does not depend on them.
     Raises InputError if there is no job, no layout fits, or Optuna is wanted and not installed.
@@ -80,13 +95,13 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     compile_kernels(loaded.scenario.engine)
     folder = output / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    if trials is None or trials == "all":
+    if extent.trials is None:
         found = [candidates.of(layout) for layout in layouts(loaded.scenario.cluster.ranks, keys)]
         candidates.mark(found, own or loaded, columns)
-        outcomes = _raced(found, folder, workers, progress, exhaustive=trials is not None)
+        outcomes = _raced(_Race(found, folder, extent), workers, progress)
     else:
         sampled = Sampled(candidates, loaded.scenario, keys, candidates.own(own or loaded, columns))
-        sampled.run(trials, folder, workers, progress)
+        sampled.run(extent.trials, folder, workers, progress)
         found, outcomes = sampled.found, sampled.outcomes
     if not outcomes:
         msg = f"{loaded.path}: none of {len(found):,} layouts fits"
@@ -94,20 +109,12 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
         msg += f"; such as: {reasons[0]}" if found else "; give other values with --set key=a,b"
         raise InputError(msg)
     varied = [key for key in found[0].layout if len({str(one.layout[key]) for one in found}) > 1]
-    rows = _rows(found, outcomes, varied)
+    rows = _rows(found, outcomes, varied, extent.gap)
     return Found(rows, len(found), len(outcomes), varied, index.write(rows, output))
 
 
-def _raced(
-    found: Sequence[Candidate],
-    folder: Path,
-    workers: Workers,
-    progress: Callable[[float], None] | None,
-    *,
-    exhaustive: bool,
-) -> dict[int, SweptRun]:
+def _raced(race: _Race, workers: Workers, progress: Callable[[float], None] | None) -> dict[int, SweptRun]:
     """Simulate what may be the best of all layouts, by number."""
-    race = _Race(found, folder, exhaustive=exhaustive)
     for number, outcome, _ in carried_out(race.tasks(), *workers):
         race.take(number, outcome)
         if progress is not None:
@@ -119,17 +126,23 @@ def _raced(
 class _Race:
     """Candidates in the order of their bounds, which are worked out as they are needed, and what came of them."""
 
-    def __init__(self, found: Sequence[Candidate], folder: Path, *, exhaustive: bool) -> None:
+    def __init__(self, found: Sequence[Candidate], folder: Path, extent: Extent) -> None:
         self.outcomes: dict[int, SweptRun] = {}
-        self._found, self._folder, self._exhaustive = found, folder, exhaustive
+        self._found, self._folder, self._extent = found, folder, extent
         self._times: dict[float, float] = {}  # the best by cost of the network
-        self._line = [(not one.own, one.bound, number) for number, one in enumerate(found) if not one.reason]
-        heapq.heapify(self._line)
+        self._line = self._begin()
+
+    def _begin(self) -> list[tuple[bool, float, int]]:
+        line = [(not one.own, one.bounds[0], number) for number, one in enumerate(self._found) if one.job is not None]
+        heapq.heapify(line)
+        return line
 
     def beaten(self, number: int, bound: float) -> bool:
-        """Whether a candidate that takes `bound` at least cannot be the best at its cost, and need not be simulated."""
+        """Whether a candidate that takes `bound` at least cannot be better at its cost, and need not be simulated."""
         one = self._found[number]
-        return not (one.own or self._exhaustive) and bound > _best(self._times, one.cost)
+        return not (one.own or self._extent.exhaustive) and bound > _best(self._times, one.cost) * (
+            1 - self._extent.gap
+        )
 
     def tasks(self) -> Iterator[Task]:
         """Give what is to be simulated, the least bound first, until nothing that is left can be better."""
@@ -147,6 +160,10 @@ class _Race:
     def take(self, number: int, outcome: SweptRun) -> None:
         """Take what came of a candidate."""
         self.outcomes[number] = outcome
+        self._count(number)
+
+    def _count(self, number: int) -> None:
+        outcome = self.outcomes[number]
         if outcome["status"] == "done":
             cost, took = self._found[number].cost, float(outcome["results"]["iteration_time_s"] or float("inf"))
             self._times[cost] = min(self._times.get(cost, took), took)
@@ -158,13 +175,22 @@ class _Race:
         return len(self.outcomes) / max(len(self.outcomes) + left, 1)
 
     def end(self) -> None:
-        """Forget what workers did beyond what had to be: what comes out does not depend on their number."""
-        for number, one in enumerate(self._found):
-            first = next((at for at, bound in enumerate(one.bounds) if self.beaten(number, bound)), None)
-            if first is not None and first < len(one.bounds) - 1 and one.job is not None:
-                one.reason, one.bounds = "", one.bounds[: first + 1]
-            if self.beaten(number, one.bound):
-                self.outcomes.pop(number, None)
+        """Forget what workers did beyond what one alone would have: what comes out does not depend on their number."""
+        self._times, line, kept = {}, self._begin(), set[int]()
+        level = dict.fromkeys(range(len(self._found)), 0)
+        while line:
+            behind, bound, number = heapq.heappop(line)
+            one, last = self._found[number], len(self._found[number].bounds) - 1
+            if self.beaten(number, bound):
+                if level[number] < last:
+                    one.reason, one.bounds = "", one.bounds[: level[number] + 1]
+            elif level[number] < last:
+                level[number] += 1
+                heapq.heappush(line, (behind, one.bounds[level[number]], number))
+            elif number in self.outcomes:
+                kept.add(number)
+                self._count(number)
+        self.outcomes = {number: outcome for number, outcome in self.outcomes.items() if number in kept}
 
 
 def _best(times: Mapping[float, float], cost: float) -> float:
@@ -172,7 +198,9 @@ def _best(times: Mapping[float, float], cost: float) -> float:
     return min((time for other, time in times.items() if other <= cost), default=float("inf"))
 
 
-def _rows(found: Sequence[Candidate], outcomes: Mapping[int, SweptRun], varied: Sequence[str]) -> list[dict[str, Any]]:
+def _rows(
+    found: Sequence[Candidate], outcomes: Mapping[int, SweptRun], varied: Sequence[str], gap: float
+) -> list[dict[str, Any]]:
     times: dict[float, float] = {}
     for number, run in outcomes.items():
         if run["results"]:
@@ -181,7 +209,8 @@ def _rows(found: Sequence[Candidate], outcomes: Mapping[int, SweptRun], varied: 
     every: dict[int, SweptRun] = {}
     for number, one in enumerate(found):
         best = _best(times, one.cost)
-        end = f"and the best one {best:.6g} s" if one.bound > best else "and its turn did not come"
+        within = f"within the gap of {gap:.3g} to the best one's {best:.6g} s" if gap else "and its turn did not come"
+        end = f"and the best one {best:.6g} s" if one.bound > best else within
         reason = one.reason or f"takes {one.bound:.6g} s at least, {end}"
         every[number] = outcomes.get(number, {"run": "", "status": OUT, "results": {}, "error": reason})
     points = [

@@ -19,7 +19,7 @@ from fabricsim.run.search.bound import HostRates, KernelBound, LeastTimes, _Cloc
 from fabricsim.run.search.candidates import Budget
 from fabricsim.run.search.layouts import KEYS as KEYS_OF_LAYOUTS
 from fabricsim.run.search.layouts import choices, job_tables, layouts
-from fabricsim.run.search.search import OUT, search
+from fabricsim.run.search.search import OUT, Extent, search
 from fabricsim.run.sweeps.workers import Workers
 from fabricsim.scenario.load import LoadedScenario
 from fabricsim.workload.program import Call
@@ -62,7 +62,7 @@ def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
     loaded = load("llama3-405b", {**MACHINE, "job.global_batch": 16})
     keys = {**KEYS, "job.parallelism.tensor": [2, 8], "job.recompute": ["none"]}
     pruned = search(loaded, tmp_path / "pruned", given=keys)
-    whole = search(loaded, tmp_path / "whole", given=keys, trials="all")
+    whole = search(loaded, tmp_path / "whole", given=keys, extent=Extent(exhaustive=True))
 
     assert pruned.layouts == whole.layouts == len(pruned.rows)
     assert pruned.simulated < whole.simulated
@@ -74,6 +74,27 @@ def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
     again = search(loaded, tmp_path / "two", given=keys, workers=Workers(2))
     assert again.rows == pruned.rows
     assert (tmp_path / "two" / "index.csv").read_bytes() == (tmp_path / "pruned" / "index.csv").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [0.02, 0.5])
+def test_a_gap_ends_a_search_as_soon_as_nothing_can_be_better_by_more(tmp_path: Path, gap: float) -> None:
+    loaded = load("llama3-405b", {**MACHINE, "job.global_batch": 16})
+    keys = {**KEYS, "job.parallelism.tensor": [1, 2, 4, 8], "job.recompute": ["none"]}
+    best = search(loaded, tmp_path, given=keys)
+    near = search(loaded, tmp_path, given=keys, extent=Extent(gap=gap))
+    again = search(loaded, tmp_path / "two", given=keys, extent=Extent(gap=gap), workers=Workers(2))
+
+    assert near.simulated < best.simulated
+    assert again.rows == near.rows
+    took = near.rows[0]["iteration_time_s"]
+    assert (1 - gap) * took <= best.rows[0]["iteration_time_s"] <= took
+    left = [row for row in near.rows if f"within the gap of {gap}" in row["error"]]
+    assert left
+    assert all((1 - gap) * took < row["bound_s"] <= took for row in left)
+    told = "\n".join(map(str, searched_text(near.rows, near.keys, near.layouts, near.simulated)))
+    assert f"{len(left)} whose bound is within the gap" in told
+    assert f"no layout takes less than {min(row['bound_s'] for row in left):.4g} s" in told
 
 
 @pytest.mark.slow
@@ -265,7 +286,7 @@ def test_the_best_at_each_cost_is_what_simulating_all_finds(tmp_path: Path) -> N
     few = {"job.schedule": ["1f1b"], "job.parallelism.zero": [1], "job.parallelism.tensor": [1, 8]}
     keys = {**KEYS, **few, "job.parallelism.pipeline": [1, 2], "fabric.link_rate": ["200Gbps", "400Gbps"]}
     pruned = search(small(), tmp_path / "pruned", given=keys, budget=Budget("list-400g"))
-    whole = search(small(), tmp_path / "whole", given=keys, budget=Budget("list-400g"), trials="all")
+    whole = search(small(), tmp_path / "whole", given=keys, budget=Budget("list-400g"), extent=Extent(exhaustive=True))
 
     def frontier(rows: list[dict[str, Any]]) -> dict[float, float]:
         best: dict[float, float] = {}
