@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.report.trace_events.lines import Template
+    from fabricsim.report.trace_events.lines import Lines, Template
     from fabricsim.results.packets import Packets, Tap
     from fabricsim.results.result import RunRecord, Series
 
@@ -26,7 +26,7 @@ _UNITS = {"queue": ("B", 1.0), "window": ("packets", 1.0), "pace": ("Mb/s", 8e-6
 _LARGEST = 2.0**62
 
 
-def rates(series: Series, pid: int) -> Iterator[memoryview]:
+def rates(series: Series, pid: int) -> Iterator[Lines]:
     """Write the payload rates of the busiest links, Mb/s; `pid` is the process that they are shown in."""
     peak = series.rate.max(axis=1, initial=0) / np.where(series.capacity > 0, series.capacity, np.inf)
     busiest = np.argsort(-peak, kind="stable")[:MOST_LINKS]
@@ -35,7 +35,7 @@ def rates(series: Series, pid: int) -> Iterator[memoryview]:
         yield from _counter(f"rate {series.names[link]}", "Mb/s", pid, time, series.rate[link] * 8e-6)
 
 
-def held(result: RunRecord, pid: int) -> Iterator[memoryview]:
+def held(result: RunRecord, pid: int) -> Iterator[Lines]:
     """Write the use of threads, NVLink and PCIe by the calls that they limit, thousandths of what they can do."""
     edges, tiers = use_over_time(result, _STRETCHES)
     for use in tiers:
@@ -45,7 +45,7 @@ def held(result: RunRecord, pid: int) -> Iterator[memoryview]:
             )
 
 
-def taps(packets: Packets, pid: int) -> Iterator[memoryview]:
+def taps(packets: Packets, pid: int) -> Iterator[Lines]:
     """Write what was tapped."""
     for tap in packets.taps:
         unit, scale = _UNITS[tap.kind]
@@ -61,9 +61,7 @@ def _falling(tap: Tap) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     return time[order], np.concatenate([tap.value, np.interp(between, tap.time, tap.value)])[order]
 
 
-def _counter(
-    name: str, unit: str, pid: int, time: NDArray[np.int64], value: NDArray[np.float64]
-) -> Iterator[memoryview]:
+def _counter(name: str, unit: str, pid: int, time: NDArray[np.int64], value: NDArray[np.float64]) -> Iterator[Lines]:
     """Write a counter: its values as whole numbers, those left out that repeat the one before."""
     whole = np.rint(np.clip(np.nan_to_num(value, posinf=0.0), 0, _LARGEST)).astype(np.int64)
     kept = np.flatnonzero(np.diff(whole, prepend=-1))

@@ -41,8 +41,23 @@ class Number(NamedTuple):
 Template = list[bytes | Number]
 
 
-def lines(templates: Sequence[Template], which: NDArray[np.int64], numbers: Sequence[NDArray[np.int64]]) -> memoryview:
-    """Write lines, those of each template together, since they pack well.
+class Lines(NamedTuple):
+    """Lines that are not written out yet: the size of their text at most, and what `_write` takes."""
+
+    most: int
+    common: NDArray[np.uint8]
+    steps: NDArray[np.int64]
+    each: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+    numbers: NDArray[np.int64]
+
+    def text(self) -> memoryview:
+        """Write them out."""
+        text = np.empty(self.most, np.uint8)
+        return text[: _write(text, *self[1:])].data
+
+
+def lines(templates: Sequence[Template], which: NDArray[np.int64], numbers: Sequence[NDArray[np.int64]]) -> Lines:
+    """Make lines, those of each template together, since they pack well.
 
     `which`: template of each line, shape ``(n,)``.
     `numbers`: columns of shape ``(n,)``.
@@ -56,9 +71,9 @@ def lines(templates: Sequence[Template], which: NDArray[np.int64], numbers: Sequ
     most = [sum(len(part) if isinstance(part, bytes) else _MOST_BYTES for part in template) for template in templates]
     which = np.ascontiguousarray(which, np.int64)
     order = np.argsort(which.astype(np.min_scalar_type(len(templates))), kind="stable")
-    text = np.empty(int(np.array(most)[which].sum()) + _BLOCK, np.uint8)
     common = np.frombuffer(b"".join([*texts, bytes(_BLOCK)]), np.uint8)
-    return text[: _write(text, common, steps, (firsts, which, order), np.column_stack(numbers))].data
+    size = int(np.array(most)[which].sum()) + _BLOCK
+    return Lines(size, common, steps, (firsts, which, order), np.column_stack(numbers))
 
 
 def compact(value: Any) -> bytes:  # noqa: ANN401  whatever JSON has

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.report.trace_events.lines import Template
+    from fabricsim.report.trace_events.lines import Lines, Template
     from fabricsim.results.result import CallKind, RunRecord
 
 STEPS, COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD, FIRST_STREAM = 0, 7, 100, 500, 1000
@@ -85,7 +85,7 @@ class Slices:
                 yield rank[bounds[first:place]].tolist(), some, threads_of(self.result, some)
                 first = place
 
-    def text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[memoryview]:
+    def text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[Lines]:
         """Write ops, each ended by a comma; `threads` as of `threads_of`."""
         for begin in range(0, len(some), _AT_ONCE):
             here = slice(begin, begin + _AT_ONCE)
@@ -93,7 +93,7 @@ class Slices:
             if len(self.result.calls):
                 yield self._arrows(some[here], threads[here])
 
-    def _slices(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> memoryview:
+    def _slices(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Lines:
         ops, spans, calls = self.result.ops.take(some), self.result.spans[some], self.result.calls
         which, sends, known = ops["timer"].astype(np.int64), 0, 0
         group = peer = call = ops["call"]
@@ -121,7 +121,7 @@ class Slices:
         head = _head("X", "kernel", f"ncclDevKernel_{_NAMES.get(call.collective, ('SendRecv', ''))[0]}")
         return [head, *times, *device, *_message(call, sends=which & 2 > 0, known=which & 1 > 0), b"}},\n"]
 
-    def _arrows(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> memoryview:
+    def _arrows(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Lines:
         """Lead from each send to its receive."""
         ops = self.result.ops
         joined = (ops["kind"][some] == COLLECTIVE) & self.groups.joined[ops["call"][some]] & (ops["member"][some] <= 1)

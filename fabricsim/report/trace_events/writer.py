@@ -7,6 +7,8 @@ has them. What a collective moves is counted in bytes (``"dtype": "Byte"``): a r
 from __future__ import annotations
 
 import json
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BufferedWriter
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -17,7 +19,7 @@ from isal.igzip import IGzipFile
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.report.trace_events import counters
-from fabricsim.report.trace_events.lines import compact, lines
+from fabricsim.report.trace_events.lines import Lines, compact, lines
 from fabricsim.report.trace_events.slices import (
     BESIDE_STREAM,
     COMPUTE_STREAM,
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 
 _WAY_OUT = "name a file in a folder that exists and has room"
 _AT_ONCE = 2**20
+_AHEAD = 4
+"""Bunches of lines that may wait for the thread that writes them."""
+_BUNCH = 256
 
 
 def write_timeline(result: RunRecord, path: Path) -> None:
@@ -95,12 +100,36 @@ def _opened(part: Path, name: str) -> Iterator[BinaryIO]:
             yield cast("BinaryIO", text)
 
 
-def _write(file: BinaryIO, about: dict[str, Any], events: Iterable[bytes | memoryview]) -> None:
-    """Write the head, and what ends with a comma and a line's end each."""
+def _write(file: BinaryIO, about: dict[str, Any], events: Iterable[bytes | Lines]) -> None:
+    """Write the head, and what ends with a comma and a line's end each.
+
+    Lines are written out, packed and stored by a thread of their own, while the next ones are chosen.
+    """
     file.write(compact(about)[:-1] + b',"traceEvents":[\n')
-    file.writelines(events)
+    with ThreadPoolExecutor(1) as thread:
+        ahead = deque[Future[None]]()
+        for bunch in _bunches(events):
+            ahead.append(thread.submit(_store, file, bunch))
+            if len(ahead) > _AHEAD:
+                ahead.popleft().result()
+        for each in ahead:
+            each.result()
     last = {"ph": "M", "name": "process_sort_index", "pid": 0, "tid": 0, "args": {"sort_index": 0}}
     file.write(compact(last) + b"\n]}\n")
+
+
+def _bunches(events: Iterable[bytes | Lines]) -> Iterator[list[bytes | Lines]]:
+    bunch = list[bytes | Lines]()
+    for event in events:
+        bunch.append(event)
+        if isinstance(event, Lines) or len(bunch) == _BUNCH:
+            yield bunch
+            bunch = []
+    yield bunch
+
+
+def _store(file: BinaryIO, bunch: list[bytes | Lines]) -> None:
+    file.writelines(event.text() if isinstance(event, Lines) else event for event in bunch)
 
 
 def _about(result: RunRecord, slices: Slices, rank: int | None) -> dict[str, Any]:
@@ -122,7 +151,7 @@ def _about(result: RunRecord, slices: Slices, rank: int | None) -> dict[str, Any
     }
 
 
-def _all(slices: Slices, pid: int) -> Iterator[bytes | memoryview]:
+def _all(slices: Slices, pid: int) -> Iterator[bytes | Lines]:
     for some in slices.ranks():
         yield from _of_ranks(slices, *some)
     result = slices.result
@@ -135,7 +164,7 @@ def _all(slices: Slices, pid: int) -> Iterator[bytes | memoryview]:
 
 def _of_ranks(
     slices: Slices, ranks: list[int], some: NDArray[np.int64], threads: NDArray[np.int64]
-) -> Iterator[bytes | memoryview]:
+) -> Iterator[bytes | Lines]:
     result = slices.result
     folded = result.ranks is not None
     for rank in ranks:
@@ -148,7 +177,7 @@ def _of_ranks(
     yield from slices.text(some, threads)
 
 
-def _names_of_threads(rank: NDArray[np.int32], threads: NDArray[np.int64], names: list[str]) -> Iterator[memoryview]:
+def _names_of_threads(rank: NDArray[np.int32], threads: NDArray[np.int64], names: list[str]) -> Iterator[Lines]:
     """Write how the threads that ranks use are called and ordered."""
     most = int(threads.max()) + 1
     ranks, mine = np.divmod(np.unique(rank * np.int64(most) + threads), most)

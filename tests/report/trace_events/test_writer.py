@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabricsim.errors import ResultError
 from fabricsim.records.program import COLLECTIVE
 from fabricsim.records.program import COMPUTE as OPS_COMPUTE
 from fabricsim.report.trace_events.lines import MICROSECONDS, Number, lines
@@ -112,7 +113,7 @@ def test_lanes_are_first_fit_whatever_the_size_of_a_bunch(spans: list[tuple[int,
 def test_lines_have_the_numbers_of_their_template(rows: list[tuple[int, int]]) -> None:
     which, column = np.array(rows).T
 
-    text = lines(
+    made = lines(
         [[b"a", Number(0), b" ", Number(0, MICROSECONDS), b"\n"], [Number(1, 8), b" is longer than a block\n"]],
         which,
         (column, column % 10**8),
@@ -120,7 +121,7 @@ def test_lines_have_the_numbers_of_their_template(rows: list[tuple[int, int]]) -
 
     first = [f"a{value} {value // 10**6}.{value % 10**6:06}" for template, value in rows if template == 0]
     second = [f"{value % 10**8:08} is longer than a block" for template, value in rows if template == 1]
-    assert bytes(text).decode().splitlines() == first + second
+    assert bytes(made.text()).decode().splitlines() == first + second
 
 
 @pytest.mark.slow
@@ -225,3 +226,15 @@ def test_the_same_run_gives_the_same_bytes(run: RunRecord, tmp_path: Path) -> No
         write_timeline(run, tmp_path / name)
 
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+
+
+def test_a_full_disk_is_said_though_a_thread_writes_and_nothing_is_left(
+    run: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fabricsim.report.trace_events.writer._store", no_room)
+    with pytest.raises(ResultError, match=r"run\.json: cannot be written: No space left on device"):
+        write_timeline(run, tmp_path / "run.json")
+    assert not [*tmp_path.iterdir()]
