@@ -11,7 +11,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from typing import Literal
 
@@ -114,12 +113,15 @@ NVLS_TREE_BUS: tuple[Triple, ...] = ((26.5, 18.5, 10.0), (24.0, 23.6, 17.8), (0.
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?", re.ASCII)
 
 
-@cache
-def _tunings() -> tuple[Tuning, ...]:
-    """All entries of the table, each over the one before."""
+def _read() -> tuple[Tuning, ...]:
+    """Read all entries of the table, each over the one before."""
     table = tomllib.loads(resources.files(__package__).joinpath("tuning.toml").read_text(encoding="utf-8"))
     said: dict[str, object] = {}
     return tuple(msgspec.convert(said := said | entry, Tuning) for entry in table["nccl"])
+
+
+_TUNINGS = _read()
+"""Read with the module, by one thread: msgspec crashes if two look at a class for the first time at once."""
 
 
 def parse_version(version: str) -> tuple[int, int]:
@@ -128,7 +130,7 @@ def parse_version(version: str) -> tuple[int, int]:
     Raises InputError if it is none, or older than the cost model.
     """
     found = _VERSION.fullmatch(version)
-    first = _tunings()[0].version
+    first = _TUNINGS[0].version
     if found is None or (int(found[1]), int(found[2])) < first or int(found[1]) != first[0]:
         msg = f"collectives.nccl is {version!r}, and must be a version of NCCL that chooses by cost: 2.5 or newer"
         raise InputError(msg)
@@ -138,4 +140,4 @@ def parse_version(version: str) -> tuple[int, int]:
 def tuning(version: str) -> Tuning:
     """Constants that hold for a version of NCCL; errors as `parse_version`."""
     wanted = parse_version(version)
-    return max((entry for entry in _tunings() if entry.version <= wanted), key=lambda entry: entry.version)
+    return max((entry for entry in _TUNINGS if entry.version <= wanted), key=lambda entry: entry.version)

@@ -13,7 +13,7 @@ from fabricsim.traces.chakra.schema import Attribute, ChakraNode
 from fabricsim.traces.trace import GroupList
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fabricsim.files.sources import Source
 
@@ -50,6 +50,10 @@ class _Graph(msgspec.Struct):
     ngpus: Rank | None = None
 
 
+_decode_graph = msgspec.json.Decoder(_Graph).decode
+_decode_groups = msgspec.json.Decoder(dict[str, list[Rank]]).decode
+
+
 class JsonTrace(NamedTuple):
     """A trace in JSON: its nodes, and the number of ranks, NONE if it does not say."""
 
@@ -69,7 +73,7 @@ def is_groups(head: bytes) -> bool:
 
 def read_graph(source: Source) -> JsonTrace:
     """Read a trace."""
-    graph = _decoded(source, _Graph)
+    graph = _decoded(source, _decode_graph)
     return JsonTrace(map(_plain, graph.workload_graph), NONE if graph.ngpus is None else graph.ngpus)
 
 
@@ -89,7 +93,7 @@ def _plain(node: _Node) -> ChakraNode:
 
 def read_groups(source: Source) -> GroupList:
     """Read the ranks of groups."""
-    groups = {name: tuple(ranks) for name, ranks in _decoded(source, dict[str, list[Rank]]).items()}
+    groups = {name: tuple(ranks) for name, ranks in _decoded(source, _decode_groups).items()}
     for name, ranks in groups.items():
         if not ranks or len(set(ranks)) < len(ranks):
             msg = f"group {name!r} has {'a rank twice' if ranks else 'no ranks'}; list each rank of a group once"
@@ -97,13 +101,13 @@ def read_groups(source: Source) -> GroupList:
     return GroupList(source.label, groups)
 
 
-def _decoded(source: Source, kind: type[_T]) -> _T:
+def _decoded(source: Source, decode: Callable[[bytes], _T]) -> _T:
     data = source.stream.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         msg = f"more than {_MOST_BYTES // 2**20} MiB of JSON are too much to read whole; give the .et form of the trace"
         raise TraceError(source.label, msg)
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"is no JSON of Chakra ({error}); check that the file is whole"
         raise TraceError(source.label, msg) from error
@@ -116,9 +120,12 @@ class ChakraGroup(msgspec.Struct):
     ranks: list[Rank] = msgspec.field(default_factory=list)
 
 
+_decode_process_groups = msgspec.json.Decoder(list[ChakraGroup]).decode
+
+
 def process_groups(values: str) -> list[ChakraGroup] | None:
     """Read the text of a node that makes process groups, a list in a list; None if it is none."""
     try:
-        return msgspec.json.decode(values[2:-2], type=list[ChakraGroup])
+        return _decode_process_groups(values[2:-2])
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return None

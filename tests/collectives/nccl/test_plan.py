@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -233,3 +235,10 @@ def test_old_trees_reduce_all_before_they_broadcast() -> None:
 
     assert (line("2.6", "simple"), line("2.6", "ll"), line("2.6", "ll128")) == ((3, 4), (3, 8), (15, 16))
     assert line("2.8", "simple") == (1, 1)
+
+
+def test_constants_are_read_with_the_module() -> None:
+    """Not when they are first asked for: msgspec crashes if two threads look at a class for the first time at once."""
+    code = "from fabricsim.collectives.nccl import tuning; tuning.msgspec = None; print(tuning.tuning('2.18').version)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603  our own text
+    assert done.stdout == "(2, 18)\n"
