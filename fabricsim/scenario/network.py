@@ -121,10 +121,7 @@ class Network:
 
     def join(self, a: str, b: str, cable: Cable, times: int = 1) -> None:
         """Join two nodes, which are entered if they are not there yet, by one or more cables."""
-        nodes = self.nodes
-        nodes.setdefault(a, len(nodes))
-        nodes.setdefault(b, len(nodes))
-        self.links.append(CableBundle(a, b, cable, times))
+        self.links.append(CableBundle(self.add(a), self.add(b), cable, times))
 
     def add_reducers(self, ends: Ends, rate: float) -> dict[str, str]:
         """Give each switch an adapter inside of it, for what it adds up, numbered behind those of the `ends`.

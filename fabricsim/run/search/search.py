@@ -130,67 +130,62 @@ class _Race:
         self.outcomes: dict[int, SweptRun] = {}
         self._found, self._folder, self._extent = found, folder, extent
         self._times: dict[float, float] = {}  # the best by cost of the network
-        self._line = self._begin()
-
-    def _begin(self) -> list[tuple[bool, float, int]]:
-        line = [(not one.own, one.bounds[0], number) for number, one in enumerate(self._found) if one.job is not None]
-        heapq.heapify(line)
-        return line
+        self._line: list[tuple[bool, float, int, int]] = []
 
     def beaten(self, number: int, bound: float) -> bool:
         """Whether a candidate that takes `bound` at least cannot be better at its cost, and need not be simulated."""
-        one = self._found[number]
-        return not (one.own or self._extent.exhaustive) and bound > _best(self._times, one.cost) * (
-            1 - self._extent.gap
-        )
+        one, share = self._found[number], 1 - self._extent.gap
+        return not (one.own or self._extent.exhaustive) and bound > share * _best(self._times, one.cost)
 
     def tasks(self) -> Iterator[Task]:
         """Give what is to be simulated, the least bound first, until nothing that is left can be better."""
+        for number in self._unbeaten():
+            yield Task(number, "job", self._found[number].tables, {}, {}, self._folder)
+
+    def _unbeaten(self) -> Iterator[int]:
+        """Give candidates, the least bound first, that are not beaten by what has come when it is their turn.
+
+        Each is weighed as far as that takes; of one that has been weighed further, that is forgotten.
+        """
+        self._line = [(not one.own, one.bounds[0], number, 1) for number, one in enumerate(self._found) if one.job]
+        heapq.heapify(self._line)
         while self._line:
-            behind, _, number = heapq.heappop(self._line)
+            behind, bound, number, known = heapq.heappop(self._line)
             one = self._found[number]
-            if one.reason or self.beaten(number, one.bound):
+            if self.beaten(number, bound):
+                if known < len(one.bounds):
+                    one.reason, one.bounds = "", one.bounds[:known]
                 continue
-            if one.weighed:
-                yield Task(number, "job", one.tables, {}, {}, self._folder)
-            else:
+            if known == len(one.bounds):
                 one.weigh()
-                heapq.heappush(self._line, (behind, one.bound, number))
+            if known < len(one.bounds):
+                heapq.heappush(self._line, (behind, one.bounds[known], number, known + 1))
+            elif not one.reason:
+                yield number
 
     def take(self, number: int, outcome: SweptRun) -> None:
         """Take what came of a candidate."""
         self.outcomes[number] = outcome
-        self._count(number)
-
-    def _count(self, number: int) -> None:
-        outcome = self.outcomes[number]
-        if outcome["status"] == "done":
-            cost, took = self._found[number].cost, float(outcome["results"]["iteration_time_s"] or float("inf"))
-            self._times[cost] = min(self._times.get(cost, took), took)
+        _keep_least(self._times, self._found[number].cost, outcome)
 
     @property
     def share(self) -> float:
         """Of what is simulated at least, so far."""
-        left = sum(not self.beaten(number, bound) for _, bound, number in self._line)
+        left = sum(not self.beaten(number, bound) for _, bound, number, _ in self._line)
         return len(self.outcomes) / max(len(self.outcomes) + left, 1)
 
     def end(self) -> None:
         """Forget what workers did beyond what one alone would have: what comes out does not depend on their number."""
-        self._times, line, kept = {}, self._begin(), set[int]()
-        level = dict.fromkeys(range(len(self._found)), 0)
-        while line:
-            behind, bound, number = heapq.heappop(line)
-            one, last = self._found[number], len(self._found[number].bounds) - 1
-            if self.beaten(number, bound):
-                if level[number] < last:
-                    one.reason, one.bounds = "", one.bounds[: level[number] + 1]
-            elif level[number] < last:
-                level[number] += 1
-                heapq.heappush(line, (behind, one.bounds[level[number]], number))
-            elif number in self.outcomes:
-                kept.add(number)
-                self._count(number)
-        self.outcomes = {number: outcome for number, outcome in self.outcomes.items() if number in kept}
+        outcomes, self.outcomes, self._times = self.outcomes, {}, {}
+        for number in self._unbeaten():
+            self.take(number, outcomes[number])
+
+
+def _keep_least(times: dict[float, float], cost: float, outcome: SweptRun) -> None:
+    """Enter the time of a run into the best ones by cost of the network."""
+    if outcome["status"] == "done":
+        took = float(outcome["results"]["iteration_time_s"] or float("inf"))
+        times[cost] = min(times.get(cost, took), took)
 
 
 def _best(times: Mapping[float, float], cost: float) -> float:
@@ -203,9 +198,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     times: dict[float, float] = {}
     for number, run in outcomes.items():
-        if run["results"]:
-            cost, took = found[number].cost, float(run["results"]["iteration_time_s"] or 0)
-            times[cost] = min(times.get(cost, took), took)
+        _keep_least(times, found[number].cost, run)
     every: dict[int, SweptRun] = {}
     for number, one in enumerate(found):
         best = _best(times, one.cost)

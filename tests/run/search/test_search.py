@@ -95,6 +95,8 @@ def test_a_gap_ends_a_search_as_soon_as_nothing_can_be_better_by_more(tmp_path: 
     told = "\n".join(map(str, searched_text(near.rows, near.keys, near.layouts, near.simulated)))
     assert f"{len(left)} whose bound is within the gap" in told
     assert f"no layout takes less than {min(row['bound_s'] for row in left):.4g} s" in told
+    dearer = [{**row, "bound_s": 2 * took} if row in left else row for row in near.rows]
+    assert "no layout" not in str(searched_text(dearer, near.keys, near.layouts, near.simulated)[-1])
 
 
 @pytest.mark.slow

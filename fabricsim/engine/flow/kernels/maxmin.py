@@ -13,7 +13,7 @@ until the rising water shows that they cannot:
 
 Both are noticed in order of level, before the water reaches the flow's old level, so one pass is
 exact and touches only flows next to a change. Once no flow rises any more, resources that free
-nobody are left out: nine of ten have nothing else to wait for. Tests compare it with a full progressive filling.
+nobody are left out: nothing else can happen on them. Tests compare it with a full progressive filling.
 """
 
 from __future__ import annotations
