@@ -16,7 +16,7 @@ from tests.conftest import Outcome
 
 MACHINE: dict[str, Any] = {
     "cluster.hosts": 1,
-    "job.model": "gpt2-medium",
+    "job.model": {"include": "gpt2-medium", "layers": 8},
     "job.sequence": 1024,
     "job.global_batch": 16,
     "job.parallelism": {"tensor": 4, "pipeline": 1, "data": 2, "virtual_stages": 1},

@@ -27,7 +27,7 @@ from fabricsim.workload.shapes import stage_blocks
 
 MACHINE: dict[str, Any] = {
     "cluster.hosts": 2,
-    "job.model": "llama3-8b",
+    "job.model": {"include": "llama3-8b", "layers": 8},
     "job.sequence": 4096,
     "job.global_batch": 32,
     "job.parallelism": {"tensor": 8, "pipeline": 1, "data": 2, "virtual_stages": 1},
@@ -77,7 +77,7 @@ def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gap", [0.02, 0.5])
+@pytest.mark.parametrize("gap", [0.05, 0.5])
 def test_a_gap_ends_a_search_as_soon_as_nothing_can_be_better_by_more(tmp_path: Path, gap: float) -> None:
     loaded = load("llama3-405b", {**MACHINE, "job.global_batch": 16})
     keys = {**KEYS, "job.parallelism.tensor": [1, 2, 4, 8], "job.recompute": ["none"]}
@@ -205,16 +205,17 @@ def test_all_to_alls_between_hosts_are_bounded_by_cables(
     """Of ``n`` ranks, ``h`` on a host, ``h (n - h) / n`` of a buffer leave the host, ``(n - h) / n`` by each NIC."""
     degrees = {"tensor": tensor, "pipeline": 1, "data": 32 // tensor, "expert": expert, "virtual_stages": 1}
     degrees["sequence_parallel"] = tensor > 1
-    job = {"job.model": "grok-1", "job.sequence": 4096, "job.global_batch": 64, "job.parallelism": degrees}
+    model = {"include": "grok-1", "layers": 16}
+    job = {"job.model": model, "job.sequence": 4096, "job.global_batch": 64, "job.parallelism": degrees}
     loaded = load("llama3-405b", {"cluster.hosts": 4, "cluster.gpu.memory": "4TB", **job})
     plan, hosts = build_plan(loaded), HostRates.of(loaded.scenario)._replace(direct=direct)
     near, far = (LeastTimes(plan, loaded.scenario, each).scheduled(plan.job) for each in (HostRates(8), hosts))
 
     assert (hosts.rate, hosts.nic_rate) == (8 * loaded.scenario.link_rate, loaded.scenario.link_rate)
     assert far <= simulate(loaded).iteration / 1e12
-    # two dispatches and two combines of two experts' tokens in each of 64 layers, less what NVLink takes meanwhile
+    # two dispatches and two combines of two experts' tokens in each layer, less what NVLink takes meanwhile
     buffer = 2 * 2 * 4096 * 6144 // tensor
-    sent = 4 * 64 * plan.micro_batches * buffer * (by_nic if direct else by_host) / expert / hosts.nic_rate
+    sent = 4 * 16 * plan.micro_batches * buffer * (by_nic if direct else by_host) / expert / hosts.nic_rate
     assert near + 0.7 * sent <= far <= near + sent
 
 

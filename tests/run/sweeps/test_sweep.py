@@ -111,7 +111,7 @@ def test_a_parent_that_is_killed_at_random_loses_nothing(tmp_path: Path) -> None
 
     for _ in range(KILLS):
         parent = subprocess.Popen([*command, "--workers", "2"], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # noqa: S603  our own words
-        time.sleep(draw.uniform(0.5, 4))
+        time.sleep(draw.uniform(0.5, 2))
         parent.kill()
         parent.wait()
     subprocess.run([*command, "--workers", "2"], check=True, capture_output=True)  # noqa: S603  as above
