@@ -123,14 +123,17 @@ class Job(Spec):
     values, which are kept (``remat_policy: save_qkv_proj`` of MaxText), ``"keep-attention"`` its projection besides
     (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes them in
     one kernel that keeps no scores (FlashAttention). What lies between products is fused, or with
-    ``elementwise = "operators"`` each operator of a framework is a kernel, with ``"separate"`` each operation, as in
+    ``elementwise = "operators"`` each operator of a framework is a kernel, with ``"mixed-operators"`` those of layer
+    norms, GELU, softmax and residuals in 32 bits, as in PaddlePaddle 1.8, with ``"separate"`` each operation, as in
     TensorFlow without XLA. With ``fused_accumulation`` the products that
     give gradients of weights add them to the gradient buffer themselves, as Megatron-LM does with APEX. Without
     ``tensor_overlap`` the tensor-parallel all-reduce of the gradient of an input comes behind the gradient of the
     weight, not beside it. With ``product_overlap`` (sequence parallelism with the user buffers of Transformer Engine)
     gathers and scatters run beside the products that they feed or follow, part by part.
     With ``flatten_gradients`` gradients are copied into one buffer for their reduction, and back. With
-    ``clip_gradients`` the norm of the gradients is above its limit, so that all are scaled. ``batch_time`` is what
+    ``clip_gradients`` the norm of the gradients is above its limit, so that all are scaled. Each pass of the
+    ``optimizer`` is one kernel for all tensors (``"fused"``, as APEX has it), one for each (``"tensors"``), or each
+    operation of it is one for each tensor (``"separate"``). ``batch_time`` is what
     the host takes to fetch a micro-batch and hand it to the tensor-parallel ranks, while the GPU waits, before each
     forward pass of each stage. Of a mixture of experts, an expert takes at most ``capacity_factor`` times its even
     share of tokens, and the busiest takes ``expert_imbalance`` times it.
@@ -165,12 +168,13 @@ class Job(Spec):
         default_factory=_since("none", "full")
     )
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
-    elementwise: Literal["fused", "operators", "separate"] = "fused"
+    elementwise: Literal["fused", "operators", "mixed-operators", "separate"] = "fused"
     fused_accumulation: bool = Field(default_factory=_since(modern=True, before=False))
     tensor_overlap: bool = True
     product_overlap: bool = False
     flatten_gradients: bool = False
     clip_gradients: bool = False
+    optimizer: Literal["fused", "tensors", "separate"] = "fused"
     launch: Literal["eager", "graph"] = "eager"
     kernel_launch: Duration = Field(default_factory=lambda checked: KERNEL_LAUNCH[checked["launch"]])
     batch_time: Duration = 0

@@ -283,6 +283,9 @@ def _separate(job: Job) -> Iterator[Mistake]:
     if job.elementwise != "fused" and job.model.family not in ("bert", "gpt"):
         problem = f'"{job.elementwise}" knows what lies between products of a bert or gpt, not of a {job.model.family}'
         yield Mistake("job.elementwise", problem, 'set it to "fused"')
+    if job.optimizer != "fused" and job.parallelism.zero:
+        problem = f'"{job.optimizer}" goes tensor by tensor, but with zero a rank has a share of all'
+        yield Mistake("job.optimizer", problem, 'set it to "fused"')
 
 
 def _lengths(job: Job) -> Iterator[tuple[str, int]]:

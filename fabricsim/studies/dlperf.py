@@ -1,13 +1,14 @@
 """BERT-base on one to four hosts of eight V100 with 100 Gb/s InfiniBand, by seven frameworks, after DLPerf.
 
 Nothing is fitted to a row. One description serves all frameworks but for what their sources say: which operations are
-kernels of their own, the precision of gradients, when they are reduced, and that Python issues PyTorch's kernels.
+kernels of their own, the precision of gradients, when these are reduced and whether they are scaled, and that Python
+issues PyTorch's kernels.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim import measured
 from fabricsim.studies.frame.study import Published, by_row
@@ -18,10 +19,36 @@ if TYPE_CHECKING:
 
 _SCENARIO = "dlperf"
 _PER_HOST = 8
-_WHOLE_GRADIENTS = ("TensorFlow", "NVIDIA TensorFlow", "OneFlow", "MindSpore")
-"""Frameworks that cast weights of 32 bits in the graph, so that gradients are cast back before they are reduced."""
 _ALL_AT_ONCE = ("job.overlap=none", "job.flatten_gradients=true")
-"""DistributedDataParallel of APEX with buckets of at least 250 million elements: run_pretraining.py of NVIDIA."""
+"""In one buffer at the end: TensorFlow 2.3 scales gradients before it reduces them (``model_training_utils.py`` of its
+model garden), NVIDIA's PyTorch has buckets of 250 million elements (``run_pretraining.py``, APEX)."""
+
+
+class _Framework(NamedTuple):
+    """What the scripts of a framework say of a run.
+
+    `elementwise`, `optimizer`: which kernels these are, if nothing is compiled.
+    `reduced`: when gradients are reduced.
+    `whole`: whether weights of 32 bits are cast in the graph, so that gradients are cast back before they are reduced.
+    `clips`: whether gradients are scaled by the norm of all.
+    """
+
+    elementwise: str = "operators"
+    optimizer: str = "tensors"
+    reduced: tuple[str, ...] = ("job.overlap=ddp",)
+    whole: bool = False
+    clips: bool = True
+
+
+_FRAMEWORKS = {
+    "MindSpore": _Framework(reduced=("job.overlap=none",), whole=True),
+    "MxNet": _Framework(clips=False),
+    "NVIDIA PyTorch": _Framework(optimizer="fused", reduced=_ALL_AT_ONCE, clips=False),
+    "NVIDIA TensorFlow": _Framework("separate", "separate", whole=True),
+    "OneFlow": _Framework(whole=True),
+    "PaddlePaddle": _Framework("mixed-operators"),
+    "TensorFlow": _Framework("separate", reduced=_ALL_AT_ONCE, whole=True),
+}
 
 
 def rows() -> list[Published]:
@@ -43,7 +70,7 @@ def _row(record: np.void) -> Published:
 def published_run(record: np.void) -> PublishedRun:
     """Describe the run of a row."""
     gpus, batch, framework = int(record["gpus"]), int(record["batch"]), str(record["framework"])
-    hosts = -(-gpus // _PER_HOST)
+    hosts, compiled, said = -(-gpus // _PER_HOST), record["fused"] == "yes", _FRAMEWORKS[framework]
     lines: tuple[str, ...] = (
         f"cluster.hosts={hosts}",
         f"cluster.gpus_per_host={min(gpus, _PER_HOST)}",
@@ -53,20 +80,18 @@ def published_run(record: np.void) -> PublishedRun:
         f"job.global_batch={batch * gpus}",
         f"job.precision={record['precision']}",
         f"job.launch={'eager' if 'PyTorch' in framework else 'graph'}",
-        f"job.elementwise={_elementwise(framework, compiled=record['fused'] == 'yes')}",
+        f"job.elementwise={'fused' if compiled else said.elementwise}",
+        f"job.optimizer={'tensors' if compiled else said.optimizer}",
+        f"job.clip_gradients={str(said.clips).lower()}",
     )
-    if record["precision"] == "fp16" and framework in _WHOLE_GRADIENTS:
+    if record["precision"] == "fp16" and said.whole:
         lines += ("job.gradient_precision=fp32",)
     if gpus == 1:
         lines += ("cluster.gpus_per_pcie_switch=1", "cluster.nic_below_gpu_switch=false")
     else:
-        lines += _ALL_AT_ONCE if "PyTorch" in framework else ("job.overlap=ddp",)
-    compiled = ", compiled" if record["fused"] == "yes" else ""
-    return PublishedRun(f"{framework}{compiled}, {gpus} GPUs, {record['precision']}, batch {batch}", _SCENARIO, lines)
-
-
-def _elementwise(framework: str, *, compiled: bool) -> str:
-    return "fused" if compiled else "separate" if "TensorFlow" in framework else "operators"
+        lines += said.reduced
+    name = f"{framework}, compiled" if compiled else framework
+    return PublishedRun(f"{name}, {gpus} GPUs, {record['precision']}, batch {batch}", _SCENARIO, lines)
 
 
 @cache  # frameworks ran the same job

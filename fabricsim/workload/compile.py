@@ -109,23 +109,30 @@ class JobPlan:
     def optimizer(self) -> tuple[int, ...]:
         """Time of the optimizer step of the ranks of each pipeline stage, ps."""
         degrees = self.job.parallelism
-        shards = (degrees.shards, degrees.shards // degrees.expert) if degrees.zero else (1, 1)
         times = []
         for stage in range(degrees.pipeline):
-            tensors = sum(sum(map(sum, chunk.tensors)) for chunk in self.chunks(stage))
-            experts = sum(sum(map(sum, chunk.experts)) for chunk in self.chunks(stage))
-            operations = optimizer_operations(-(-tensors // shards[0]) + -(-experts // shards[1]), self.job)
-            times.append(operations_time(operations, self.job, self.gpu))
+            tensors, experts = self._tensors(stage)
+            if degrees.zero:
+                own = -(-sum(tensors) // degrees.shards) + -(-sum(experts) // (degrees.shards // degrees.expert))
+                tensors, experts = [own], []
+            times.append(operations_time(optimizer_operations([*tensors, *experts], self.job), self.job, self.gpu))
         return tuple(times)
+
+    def _tensors(self, stage: int) -> tuple[list[int], list[int]]:
+        """Elements of each parameter tensor of the ranks of a pipeline stage, and of each of their experts'."""
+        chunks = self.chunks(stage)
+        return (
+            [size for chunk in chunks for block in chunk.tensors for size in block],
+            [size for chunk in chunks for block in chunk.experts for size in block],
+        )
 
     @cached_property
     def gradient_copies(self) -> tuple[tuple[int, int], ...]:
         """Time of copying the gradients of each pipeline stage before and after their reduction, ps."""
         times = []
         for stage in range(self.job.parallelism.pipeline):
-            chunks = self.chunks(stage)
-            tensors = [size for chunk in chunks for block in (*chunk.tensors, *chunk.experts) for size in block]
-            before, after = gradient_copies(tensors, self.job)
+            tensors, experts = self._tensors(stage)
+            before, after = gradient_copies([*tensors, *experts], self.job)
             times.append((operations_time(before, self.job, self.gpu), operations_time(after, self.job, self.gpu)))
         return tuple(times)
 

@@ -13,27 +13,54 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
 
 
-def optimizer_operations(parameters: int, job: Job) -> tuple[Operation, ...]:
+_CHAIN = {
+    "first moment times its factor": (1, 1),
+    "gradient times the rest": (1, 1),
+    "new first moment": (2, 1),
+    "second moment times its factor": (1, 1),
+    "square of gradient": (1, 1),
+    "square times the rest": (1, 1),
+    "new second moment": (2, 1),
+    "root": (1, 1),
+    "root plus epsilon": (1, 1),
+    "update": (2, 1),
+    "decay": (1, 1),
+    "update plus decay": (2, 1),
+    "times learning rate": (1, 1),
+    "new parameter": (2, 1),
+    "assign first moment": (1, 1),
+    "assign second moment": (1, 1),
+    "assign parameter": (1, 1),
+}
+"""Reads and writes of Adam as ``AdamWeightDecayOptimizer`` of google-research/bert has it (``optimization.py``), and
+NVIDIA's script after it: each operation a kernel, and variables assigned from what was worked out beside them."""
+
+
+def optimizer_operations(tensors: Sequence[int], job: Job) -> tuple[Operation, ...]:
     """List what the optimizer does to the parameters of a stage, once per iteration.
 
     Bytes per parameter, after Megatron-LM's mixed-precision Adam with ``g`` bytes per gradient and
-    ``w`` per parameter: zero the buffer ``g``; divide by the data-parallel size ``2 g`` (only with
-    data parallelism, and where `gradient_copies` do not); copy to fp32 ``g + 4`` (not if gradients
-    are fp32); unscale and look for infinities ``8`` (fp16 only: bf16 has no loss scale); norm ``4``;
-    scale by the clip factor ``8`` (only if the norm is above its limit, ``clip_gradients``); Adam
-    reads gradient, parameter and two moments and writes three of them ``28``; write the working copy
-    ``4 + w`` (not in fp32); with narrower products turn it, and transpose it, once. Each pass is one
-    multi-tensor kernel.
+    ``w`` per parameter: zero the buffer ``g`` (tensor by tensor there is none); divide by the
+    data-parallel size ``2 g`` (only with data parallelism, and if `gradient_copies` do not); copy to
+    fp32 ``g + 4`` (not if gradients are fp32); unscale and look for infinities ``8`` (fp16 only: bf16
+    has no loss scale); norm ``4``; scale by the clip factor ``8`` (only if the norm is above its limit,
+    ``clip_gradients``); Adam reads gradient, parameter and two moments and writes three of them ``28``,
+    operation by operation ``156``; write the working copy ``4 + w`` (not in fp32); with narrower
+    products turn it, and transpose it, once.
+
+    `tensors`: elements of each parameter tensor, or of all together.
+    `job`: says with ``optimizer`` whether a pass is one kernel for all tensors or one for each.
     """
     grad, width = gradient_bytes(job), PRECISION_BYTES[job.precision]
+    adam = _CHAIN if job.optimizer == "separate" else {"Adam": (4, 3)}
     rows = [
-        ("zero gradients", grad, True),
+        ("zero gradients", grad, job.optimizer == "fused"),
         ("average gradients", 2 * grad, job.parallelism.data > 1 and not job.flatten_gradients),
         ("copy gradients to fp32", grad + FP32, grad != FP32),
         ("unscale", 2 * FP32, job.precision == "fp16"),
         ("gradient norm", FP32, True),
         ("clip", 2 * FP32, job.clip_gradients),
-        ("Adam", 7 * FP32, True),
+        *((name, FP32 * sum(moves), True) for name, moves in adam.items()),
         ("copy parameters", FP32 + width, width != FP32),
         (
             "quantise parameters",
@@ -41,7 +68,8 @@ def optimizer_operations(parameters: int, job: Job) -> tuple[Operation, ...]:
             job.products is not None and job.adapters is None,
         ),
     ]
-    return tuple(Operation(name, 0, size * parameters) for name, size, done in rows if done)
+    kernels = [sum(tensors)] if job.optimizer == "fused" else tensors
+    return tuple(Operation(name, 0, size * elements) for name, size, done in rows if done for elements in kernels)
 
 
 def gradient_copies(tensors: Sequence[int], job: Job) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:

@@ -126,7 +126,29 @@ _OPERATORS = {
 }
 """The same if a framework has GELU, layer norms, softmax and dropout as one kernel each."""
 
-_TABLES: Mapping[str, Mapping[str, tuple[Elementwise, ...]]] = {"separate": SEPARATE, "operators": _OPERATORS}
+_NORM = Elementwise("layer norm", _ONE, (_TWO, Pass(2, 0, weight=True)), kept=1)
+_MIXED = {
+    "bias-GELU": (_BIAS, _TO_WHOLE, *_whole(Elementwise("GELU", _ONE, (_TWO,), kept=1, kernel="function")), _TO_HALF),
+    "layer norm": (*_whole(_NORM), _TO_HALF),
+    "softmax": (
+        Elementwise("mask scores", _ONE),
+        _TO_WHOLE,
+        *_whole(Elementwise("softmax", _ONE, (_TWO,), kept=1, kernel="function")),
+    ),
+    "QKV join and bias": _OPERATORS["QKV join and bias"],
+    "attention dropout": (*_whole(_DROPPED), _TO_HALF),
+    "bias-dropout-residual": (_BIAS, _DROPPED, _TO_WHOLE, *_whole(Elementwise("plus residual", _TWO))),
+    "residual": SEPARATE["residual"],
+}
+"""The same with 32 bits, and casts around them, for softmax, which PaddlePaddle 1.8 denies 16 bits, for GELU and layer
+norms, which its lists do not have, and for what takes their outputs, but for products (``fp16_lists.py`` and
+``fp16_utils.py`` of ``fluid/contrib/mixed_precision``). Scores are scaled in their product there (``alpha``)."""
+
+_TABLES: Mapping[str, Mapping[str, tuple[Elementwise, ...]]] = {
+    "separate": SEPARATE,
+    "operators": _OPERATORS,
+    "mixed-operators": _MIXED,
+}
 
 
 def in_place_of(fused: Elementwise, how: str, width: int) -> Iterator[tuple[Elementwise, int]]:

@@ -65,6 +65,7 @@ REFUSED = [
         "job.tensor_overlap",
         "the input's gradient is reduced beside the weight's",
     ),
+    (DP, ["job.optimizer=tensors", "job.parallelism.zero=1"], "job.optimizer", "a rank has a share of all"),
     (DP, ["job.elementwise=separate", "job.model=llama2-7b"], "job.elementwise", "not of a llama"),
     (
         DP,

@@ -131,13 +131,42 @@ def test_embedding_has_no_products_and_a_dense_gradient() -> None:
 def test_optimizer_moves_these_bytes_per_parameter(precision: str, gradient: str | None, data: int, size: int) -> None:
     job = make_job(precision=precision, gradient_precision=gradient, data=data)
 
-    assert traffic(optimizer_operations(1000, job)) == 1000 * size
+    assert traffic(optimizer_operations([1000], job)) == 1000 * size
+
+
+def test_an_optimizer_goes_tensor_by_tensor_over_the_same_bytes() -> None:
+    tensors = (1000, 10, 1)
+    fused, each = (
+        optimizer_operations(tensors, make_job(optimizer=how, precision="fp32")) for how in ("fused", "tensors")
+    )
+
+    assert [op.name for op in fused if op.name != "zero gradients"] == [op.name for op in each[:: len(tensors)]]
+    assert traffic(each) == traffic(fused) - 4 * sum(tensors)
+    assert [op.traffic for op in each[-3:]] == [28 * elements for elements in tensors]
+
+
+def test_adam_by_operations_reads_and_writes_as_its_formula_does() -> None:
+    """Each operand and each result is a pass, but for numbers."""
+    lines = (  # reads of m, v, g, p and of what was worked out before; each line writes one
+        (1, 1, 2),  # b1 * m, (1 - b1) * g, their sum
+        (1, 1, 1, 2),  # b2 * v, g ** 2, (1 - b2) * of it, their sum
+        (1, 1, 2),  # root, plus epsilon, quotient
+        (1, 2),  # decay * p, sum
+        (1, 2),  # rate * update, p - it
+        (1, 1, 1),  # m, v and p are assigned
+    )
+    reads = [each for line in lines for each in line]
+    job = {how: make_job(optimizer=how, precision="fp32") for how in ("tensors", "separate")}
+    one, many = (optimizer_operations([1000], job[how]) for how in ("tensors", "separate"))
+
+    assert traffic(many) - traffic(one) == 4 * 1000 * (sum(reads) + len(reads) - 7)
+    assert [op.traffic for op in many[-len(reads) :]] == [4000 * (each + 1) for each in reads]
 
 
 def test_clipping_reads_and_writes_each_gradient_once_more() -> None:
     job = make_job(clip_gradients=True)
 
-    assert traffic(optimizer_operations(1000, job)) == 1000 * (2 + 6 + 8 + 4 + 8 + 28 + 6)
+    assert traffic(optimizer_operations([1000], job)) == 1000 * (2 + 6 + 8 + 4 + 8 + 28 + 6)
 
 
 @pytest.mark.parametrize(("precision", "width"), [(None, 2), ("fp32", 4)])
@@ -151,7 +180,7 @@ def test_gradients_that_are_reduced_in_one_buffer_go_there_and_back(precision: s
     assert traffic(before) == 2 * 2 * width * sum(tensors)
     assert [op.traffic for op in after] == [2 * width * elements for elements in tensors]
     # They are divided in the buffer, no longer by the optimizer.
-    averaged = traffic(optimizer_operations(1000, plain)) - traffic(optimizer_operations(1000, flat))
+    averaged = traffic(optimizer_operations([1000], plain)) - traffic(optimizer_operations([1000], flat))
     assert averaged == 1000 * 2 * width
 
 

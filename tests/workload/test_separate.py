@@ -76,3 +76,17 @@ def test_mixed_precision_has_gelu_norms_and_residual_sums_in_32_bits_with_casts_
     assert half["softmax"] == whole["softmax"] // 2
     assert half["cast to 16 bits"] in (half["tanh"] * 6 // 8, half["variance"] * 6 // 4)  # 4 bytes read, 2 written
     assert "cast to 16 bits" not in whole
+
+
+def test_mixed_operators_are_operators_in_32_bits_and_move_more_in_16() -> None:
+    moved = {
+        (how, precision): sum(
+            each.traffic
+            for each in work_of(make_job(elementwise=how, precision=precision)).forward
+            if isinstance(each, Operation) and each.name != "scale scores"  # in the product before
+        )
+        for how in ("operators", "mixed-operators")
+        for precision in ("fp32", "fp16")
+    }
+    assert moved["operators", "fp32"] == moved["mixed-operators", "fp32"]
+    assert moved["operators", "fp16"] < moved["mixed-operators", "fp16"] < moved["operators", "fp32"]
