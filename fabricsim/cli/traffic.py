@@ -75,7 +75,8 @@ def traffic(  # noqa: PLR0913  one parameter per option
     if any(setting.startswith("cluster") for setting in settings or []):
         sizing = None
     with common.naming_options(parts | rest), _naming_line(matrix, sizing):
-        loaded = load_scenario(scenario or _BARE, [*overrides, *(settings or []), *common.as_settings(rest)])
+        chosen = [*overrides, *(settings or []), *common.as_settings(rest)]
+        loaded = load_scenario(scenario or _BARE, chosen, with_job=False)
     found = loaded.scenario
     if demand is None:
         demand = request(matrix, found, size=size, flows=flows, load=load)

@@ -115,7 +115,14 @@ def _laid(  # noqa: PLR0913  as of `_loaded`
     if not with_job:
         root = root.without(_OF_JOBS)
     for text in settings(overrides) if isinstance(overrides, Mapping) else overrides:
-        root = overlay(root, override(text))
+        laid = override(text)
+        if not with_job and (left := _OF_JOBS & laid.value.keys()):
+            key = text.partition("=")[0].strip()
+            msg = (
+                f"{key}: {min(left)} of the scenario is left aside here, so that this would change nothing; take it out"
+            )
+            raise InputError(msg)
+        root = overlay(root, laid)
     return root
 
 

@@ -131,6 +131,23 @@ def test_scenario_that_cannot_be_run(fabricsim: Fabricsim, name: str, message: s
     assert message in refused(fabricsim, "run", name, "-o", "out.h5")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bench all_reduce",
+        "traffic permutation",
+        "topology",
+        "compare --traffic permutation --transport tcp-10g,rdma-100g",
+    ],
+)
+@pytest.mark.parametrize(
+    ("setting", "left"), [("job.micro_batch=2", "job"), ("job={}", "job"), ("traffic=[]", "traffic")]
+)
+def test_settings_of_a_job_that_is_left_aside(fabricsim: Fabricsim, command: str, setting: str, left: str) -> None:
+    message = refused(fabricsim, *command.split(), "gpt2-medium-dp", "--set", setting)
+    assert message.startswith(f"{setting.partition('=')[0]}: {left} of the scenario is left aside here")
+
+
 def test_compare_needs_a_job_too(fabricsim: Fabricsim) -> None:
     message = refused(fabricsim, "compare", "hkbu", "--transport", "tcp-10g,rdma-100g", "--jobs", "2", "-o", "out")
 
