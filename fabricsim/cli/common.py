@@ -126,8 +126,7 @@ ScaleOption = Annotated[
     typer.Option(metavar="N", min=1, help="Ranks of the job to replay: repeats the captured one, data-parallel."),
 ]
 RanksOption = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Ranks of the captured job, if the trace does not say how many."),
+    int | None, typer.Option(metavar="N", min=1, help="Ranks of the captured job, if the trace does not say how many.")
 ]
 RanksPerHostOption = Annotated[
     int | None,

@@ -68,11 +68,7 @@ def _found() -> dict[str, dict[str, Any]]:
             "threads": "one for each run; compare --jobs and sweep --workers run several at once",
             **{f"{engine} compiled": is_compiled(engine) for engine in ("flow", "packet", "reference")},
         },
-        "output": {
-            "encoding": sys.stdout.encoding,
-            "terminal": sys.stdout.isatty(),
-            "columns": columns(),
-        },
+        "output": {"encoding": sys.stdout.encoding, "terminal": sys.stdout.isatty(), "columns": columns()},
         "environment": {name: os.environ[name] for name in dict.fromkeys(variables) if name in os.environ},
     }
 

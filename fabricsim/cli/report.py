@@ -23,11 +23,7 @@ TraceOption = Annotated[
 ]
 
 
-def report(
-    results: ResultsArgument,
-    *,
-    output: PageOption,
-) -> None:
+def report(results: ResultsArgument, *, output: PageOption) -> None:
     """Write the report of a result as one HTML page; of several jobs, what makes them differ."""
     from fabricsim.report.page.writer import write_page  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above

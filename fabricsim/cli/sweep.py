@@ -63,13 +63,7 @@ def sweep(  # noqa: PLR0913  one parameter per option
     began = time.monotonic()
     with reporting(f"{len(found.points):,} runs of {found.name}") as report:
         result = sweeps.run(
-            found,
-            folder,
-            workers=workers,
-            scheduler=scheduler,
-            shard=part,
-            resume=resume,
-            progress=report,
+            found, folder, workers=workers, scheduler=scheduler, shard=part, resume=resume, progress=report
         )
     _draw(result, folder)
     for file in result.files:

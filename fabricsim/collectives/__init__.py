@@ -17,17 +17,7 @@ if TYPE_CHECKING:
 
     from fabricsim.collectives.custom import Steps
 
-__all__ = [
-    "Algorithm",
-    "by_host",
-    "by_rank",
-    "recv_copy",
-    "recv_reduce",
-    "register",
-    "send",
-    "template",
-    "unregister",
-]
+__all__ = ["Algorithm", "by_host", "by_rank", "recv_copy", "recv_reduce", "register", "send", "template", "unregister"]
 
 
 @lru_cache(maxsize=256)

@@ -74,12 +74,7 @@ class Wiring:
     """
 
     def __init__(
-        self,
-        world: World,
-        platform: Platform,
-        model: FlowModel,
-        choose: Choose,
-        moderation: Sequence[InterruptStep],
+        self, world: World, platform: Platform, model: FlowModel, choose: Choose, moderation: Sequence[InterruptStep]
     ) -> None:
         self._world = world
         self._platform = platform

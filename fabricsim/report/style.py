@@ -64,17 +64,7 @@ MEASURED_COLOUR = HOST_COLOUR = "#666666"
 PREDICTED_COLOUR = "#0072B2"
 """From the palette of Okabe and Ito (2008), which people with colour blindness can tell apart."""
 
-SERIES_COLOURS = (
-    "#332288",
-    "#CC6677",
-    "#117733",
-    "#88CCEE",
-    "#882255",
-    "#DDCC77",
-    "#AA4499",
-    "#44AA99",
-    "#999933",
-)
+SERIES_COLOURS = ("#332288", "#CC6677", "#117733", "#88CCEE", "#882255", "#DDCC77", "#AA4499", "#44AA99", "#999933")
 """Paul Tol's "muted" scheme, for more than a handful of categories; those first that show on white as thin lines."""
 MARKERS = "osD^vPX"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "oooo", "++++", "||||")

@@ -262,15 +262,7 @@ def _room_for_a_packet(scenario: Parts) -> Iterator[Mistake]:
         yield Mistake("transport.mtu", problem, "lower it, or raise credits.per_class of the switch")
 
 
-_OF_SWITCH: tuple[SwitchCheck, ...] = (
-    _buffer,
-    _ecn,
-    _one_flow_control,
-    _pfc,
-    _pfc_classes,
-    _trimming,
-    _scheduler,
-)
+_OF_SWITCH: tuple[SwitchCheck, ...] = (_buffer, _ecn, _one_flow_control, _pfc, _pfc_classes, _trimming, _scheduler)
 
 _OF_SCENARIO: tuple[Check, ...] = (
     _recovery,

@@ -163,9 +163,7 @@ CASES = (
         "one of the four adapters, for the GPU's slot carries no more than one; version of NCCL a guess",
     ),
     TableCase(
-        "nccl-gh200",
-        _SLINGSHOT,
-        (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}'),
+        "nccl-gh200", _SLINGSHOT, (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}')
     ),
     TableCase(
         "nccl-gh200-socket",

@@ -292,12 +292,7 @@ class Hosts:
     `first`: number of the first resource of each.
     """
 
-    def __init__(
-        self,
-        kinds: HostKinds,
-        speed: NDArray[np.float64],
-        resources: ResourceList,
-    ) -> None:
+    def __init__(self, kinds: HostKinds, speed: NDArray[np.float64], resources: ResourceList) -> None:
         own = [ResourceList() for _ in kinds.hosts]
         threads = max(costs.proxy_threads for _, costs in kinds.hosts)
         self.ports = [

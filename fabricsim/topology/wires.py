@@ -167,11 +167,7 @@ def freeze(network: Network, link_rate: float, resources: ResourceList, fabric: 
 
 
 def _change(
-    some: list[int],
-    change: CableChange,
-    rate: NDArray[np.float64],
-    delay: NDArray[np.int64],
-    loss: NDArray[np.float64],
+    some: list[int], change: CableChange, rate: NDArray[np.float64], delay: NDArray[np.int64], loss: NDArray[np.float64]
 ) -> None:
     """Change some wires in place."""
     length = None if change.length is None else propagation(change.length)

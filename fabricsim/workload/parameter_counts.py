@@ -10,14 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.workload.shapes import (
-    RELATIVE_BUCKETS,
-    TOKEN_TYPES,
-    attention_width,
-    feed_forward,
-    has_experts,
-    layout,
-)
+from fabricsim.workload.shapes import RELATIVE_BUCKETS, TOKEN_TYPES, attention_width, feed_forward, has_experts, layout
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job, Model, Parallelism

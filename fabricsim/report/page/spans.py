@@ -83,10 +83,7 @@ def _row(result: RunRecord, rank: int, number: dict[str, int], most: int) -> dic
     waits = collective & (ready > start) & (ready < end)  # an op that is done before has not waited
     of = np.concatenate([of, np.full(int(waits.sum()), number.get(WAITING, 0))])
     band = np.concatenate([band, band[waits]])
-    start, end = (
-        np.concatenate([np.where(waits, ready, start), start[waits]]),
-        np.concatenate([end, ready[waits]]),
-    )
+    start, end = np.concatenate([np.where(waits, ready, start), start[waits]]), np.concatenate([end, ready[waits]])
     key = of * 4 + band
     order = np.lexsort((start, key))
     key, start, end = key[order], start[order], end[order]
