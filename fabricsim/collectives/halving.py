@@ -31,31 +31,19 @@ if TYPE_CHECKING:
 
 def halving_doubling(members: int) -> Template:
     """All-reduce: recursive halving, then recursive doubling; spare ranks hand over their whole buffers."""
-    core = _power_below(members)
-    builder = Builder(members, shards=core)
-    ranks = _fold(builder, core, lambda even, odd: _hand_over(builder, even, odd))
-    _halve(builder, ranks)
-    _double(builder, ranks)
-    _give_back(builder, core)
-    return builder.build()
+    return _halve_and_double(Builder(members, shards=_power_below(members)), _hand_over)
 
 
 def rabenseifner(members: int) -> Template:
     """All-reduce: as `halving_doubling`, spare ranks reducing half of the buffer for their neighbours."""
-    core = _power_below(members)
-    builder = Builder(members, shards=max(core, 2))
-    ranks = _fold(builder, core, lambda even, odd: _reduce_half(builder, even, odd))
-    _halve(builder, ranks)
-    _double(builder, ranks)
-    _give_back(builder, core)
-    return builder.build()
+    return _halve_and_double(Builder(members, shards=max(_power_below(members), 2)), _reduce_half)
 
 
 def recursive_doubling(members: int) -> Template:
     """All-reduce: each pair exchanges whole buffers; for short ones."""
     core = _power_below(members)
     builder = Builder(members, shards=1)
-    ranks = _fold(builder, core, lambda even, odd: _hand_over(builder, even, odd))
+    ranks = _fold(builder, core, _hand_over)
     distance = 1
     while distance < core:
         for place, rank in enumerate(ranks):
@@ -92,11 +80,20 @@ def _power(members: int, collective: str) -> int:
     return members
 
 
-def _fold(builder: Builder, core: int, pair: Callable[[int, int], None]) -> list[int]:
+def _halve_and_double(builder: Builder, pair: Callable[[Builder, int, int], None]) -> Template:
+    core = _power_below(builder.members)
+    ranks = _fold(builder, core, pair)
+    _halve(builder, ranks)
+    _double(builder, ranks)
+    _give_back(builder, core)
+    return builder.build()
+
+
+def _fold(builder: Builder, core: int, pair: Callable[[Builder, int, int], None]) -> list[int]:
     """Let the first ranks work in pairs if there are more than `core`; returns those that go on."""
     spare = builder.members - core
     for number in range(spare):
-        pair(2 * number, 2 * number + 1)
+        pair(builder, 2 * number, 2 * number + 1)
     return [*range(1, 2 * spare, 2), *range(2 * spare, builder.members)]
 
 

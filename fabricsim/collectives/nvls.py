@@ -38,12 +38,7 @@ The last two come once for each tree."""
 def all_reduce(group: Group) -> Template:
     """Reduce and copy in the switch of one host."""
     _one_host(group, "all_reduce")
-    return _over_hosts(group)
-
-
-def tree_all_reduce(group: Group) -> Template:
-    """Reduce and copy in the switch of each host, with trees between."""
-    return _over_hosts(group)
+    return tree_all_reduce(group)
 
 
 def reduce_scatter(group: Group) -> Template:
@@ -77,7 +72,8 @@ def _one_host(group: Group, collective: str) -> None:
         raise SimulationError(msg)
 
 
-def _over_hosts(group: Group) -> Template:
+def tree_all_reduce(group: Group) -> Template:
+    """Reduce and copy in the switch of each host, with trees between."""
     n, local, hosts = len(group.hosts), same_on_each(group, "nvls_tree all_reduce"), len(group.on_host)
     if local == 1:
         msg = 'nvls needs several ranks on a host, whose switch reduces: choose "tree" or "ring"'
