@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.text import Text
 
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import FittedTable, titled
 from fabricsim.results.capture import SHOWN
 from fabricsim.units import human_bytes, human_seconds
 
@@ -75,4 +75,4 @@ def _transfers(rows: list[TransferSummary]) -> Group:
     title = f"Transfers, from the last rank ready to the last done (medians){more}"
     if any(row["captured_at_most"] for row in rows[:SHOWN]):
         title += "; ≤: ranks that were not captured may have been waited for"
-    return Group(Text(title, style="bold"), table, "")
+    return titled(title, table)

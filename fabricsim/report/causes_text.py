@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.text import Text
 
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import FittedTable, titled
 from fabricsim.results.causes import LIMITS, NETWORK
 from fabricsim.units import human_seconds
 
@@ -66,4 +66,4 @@ def resources_text(resources: Sequence[ResourceSummary], span: str = "whole run"
         shares = (f"{100 * row[key]:.1f} %" for key in ("utilisation_mean", "utilisation_max"))
         name = f"{row['kind']} {row['tier']}"
         table.add_row(escape(name), f"{row['count']:,}", *shares, escape(row["busiest"]))
-    return Group(Text(f"Links and host resources, use over the {span}", style="bold"), table, "")
+    return titled(f"Links and host resources, use over the {span}", table)

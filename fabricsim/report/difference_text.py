@@ -64,13 +64,14 @@ def explained_text(summaries: Sequence[Summary], labels: Sequence[str]) -> Rende
 def _explained(first: str, label: str, one: Summary, other: Summary) -> Text:
     whole = other["iteration_time_s"] - one["iteration_time_s"]
     most = LEAST * max(one["iteration_time_s"], other["iteration_time_s"])
-    text = Text(f"{label} against {first}: ", style="bold").append(_signed(whole), style="not bold")
+    text = Text(f"{label} against {first}: ", style="bold").append(signed(whole), style="not bold")
     changed = [pair for pair in change_of_causes(one, other) if abs(pair.second - pair.first) >= most][:CHANGES]
-    said = "; ".join(f"{_signed(pair.second - pair.first)} {pair.name}" for pair in changed)
+    said = "; ".join(f"{signed(pair.second - pair.first)} {pair.name}" for pair in changed)
     return text.append(f" ({said})" if said else "", style="not bold")
 
 
-def _signed(time: float) -> str:
+def signed(time: float) -> str:
+    """Write a difference of times with its sign."""
     return f"{'-' if time < 0 else '+'}{human_seconds(abs(time))}"
 
 

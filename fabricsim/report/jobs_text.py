@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Group
 from rich.markup import escape
-from rich.text import Text
 
 from fabricsim.report.causes_text import cause_name
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import FittedTable, titled
 from fabricsim.units import human_seconds
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ def jobs_text(jobs: Sequence[JobSummary]) -> RenderableType:
             *(human_seconds(time) for time in times),
             escape(_said(first)),
         )
-    return Group(Text("Jobs, each from its own start", style="bold"), table, "")
+    return titled("Jobs, each from its own start", table)
 
 
 def _said(cause: Cause) -> str:

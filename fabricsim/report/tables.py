@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Column
+
+
+def titled(title: str, table: Table) -> Group:
+    """Put a title above a table: inside it would be folded to the table's width."""
+    return Group(Text(title, style="bold"), table, "")
 
 
 class FittedTable(Table):

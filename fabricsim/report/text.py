@@ -15,7 +15,7 @@ from fabricsim.report.jobs_text import jobs_text
 from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.pairs_text import pairs_text
 from fabricsim.report.queues_text import queues_text
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import FittedTable, titled
 from fabricsim.report.uncertainty_text import uncertainty_text
 from fabricsim.units import human_bytes, human_seconds
 
@@ -203,7 +203,7 @@ def _breakdown(summary: Summary) -> Group:
     }
     for name, time in besides.items():
         table.add_row(name, human_seconds(time), percent(time / total))
-    return _titled(f"Where the time goes ({whose_time(summary)})", table)
+    return titled(f"Where the time goes ({whose_time(summary)})", table)
 
 
 def whose_time(summary: Summary) -> str:
@@ -219,7 +219,7 @@ def _timers(summary: Summary) -> Group:
     for name, time in summary["timers_s"].items():
         if time:
             table.add_row(escape(name), human_seconds(time))
-    return _titled("Timers (the slowest rank of each, as Megatron-LM prints them)", table)
+    return titled("Timers (the slowest rank of each, as Megatron-LM prints them)", table)
 
 
 def _collectives(rows: list[CollectiveSummary]) -> Group:
@@ -244,7 +244,7 @@ def _collectives(rows: list[CollectiveSummary]) -> Group:
             ),
             "-" if share is None else percent(share),
         )
-    return _titled(f"Collectives, time as the mean of the calls{more}", table)
+    return titled(f"Collectives, time as the mean of the calls{more}", table)
 
 
 def sizes_of(rows: Sequence[CollectiveSummary]) -> list[str]:
@@ -273,8 +273,3 @@ def _footer(summary: Summary) -> Text:
 def percent(share: float) -> str:
     """Write a share."""
     return f"{100 * share:.1f} %"
-
-
-def _titled(title: str, table: Table) -> Group:
-    # a title inside the table would be folded to the table's width
-    return Group(Text(title, style="bold"), table, "")

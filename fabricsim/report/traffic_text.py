@@ -10,14 +10,13 @@ from rich.text import Text
 
 from fabricsim.report.causes_text import resources_text
 from fabricsim.report.queues_text import queues_text
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import FittedTable, titled
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import RenderableType
-    from rich.table import Table
 
     from fabricsim.results.traffic import TrafficSummary
 
@@ -64,7 +63,7 @@ def comparison_text(summaries: Sequence[TrafficSummary], labels: tuple[str, Sequ
         )
     one = summaries[0]
     what = f"{one['matrix']}: {one['flow_count']:,} flows, {human_bytes(one['total_bytes'])}; times of a flow"
-    return _titled(what, table)
+    return titled(what, table)
 
 
 def _headline(summary: TrafficSummary) -> Text:
@@ -82,7 +81,7 @@ def _spreads(summary: TrafficSummary) -> Group:
     times, slowdowns = summary["completion_time_s"], summary["slowdown"]
     table.add_row("completion time", *(human_seconds(times[name]) for name in ("min", "mean", "p50", "p99", "max")))
     table.add_row("slowdown", *(f"{slowdowns[name]:.2f}" for name in ("min", "mean", "p50", "p99", "max")))
-    return _titled("Completion times, and slowdown against the time alone on the idle fabric", table)
+    return titled("Completion times, and slowdown against the time alone on the idle fabric", table)
 
 
 def _footer(summary: TrafficSummary) -> Text:
@@ -90,7 +89,3 @@ def _footer(summary: TrafficSummary) -> Text:
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
     return Text(f"{counts} in {human_seconds(summary['wall_seconds'])}\n{run}", style="dim")
-
-
-def _titled(title: str, table: Table) -> Group:
-    return Group(Text(title, style="bold"), table, "")

@@ -9,6 +9,7 @@ import numpy as np
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.report.causes_text import cause_name
+from fabricsim.report.difference_text import signed
 from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.page import drawings
 from fabricsim.report.page.html import Html, bar, document, paragraph, section, table, text
@@ -78,7 +79,7 @@ def _compared(files: Sequence[str], summaries: Sequence[Summary]) -> Iterator[Ht
     for name, each in zip(names[1:], summaries[1:], strict=True):
         changes = [pair for pair in change_of_causes(summaries[0], each) if pair.first != pair.second][:ROWS]
         cells = [
-            [pair.name, human_seconds(pair.first), human_seconds(pair.second), _signed(pair.second - pair.first)]
+            [pair.name, human_seconds(pair.first), human_seconds(pair.second), signed(pair.second - pair.first)]
             for pair in changes
         ]
         parts.append(table(f"What makes {name} differ from {names[0]}", ["Cause", names[0], name, "Difference"], cells))
@@ -94,10 +95,6 @@ def _compared_row(name: str, summary: Summary, slowest: float) -> list[object]:
     told = f"{cause_name(first)} ({percent(first['share'])})"
     words = Html(f'<span class="words">{text(told)}</span>')
     return [name, human_seconds(time), f"{slowest / time:.2f}x", *map(human_seconds, times), mfu, words]
-
-
-def _signed(time: float) -> str:
-    return f"{'-' if time < 0 else '+'}{human_seconds(abs(time))}"
 
 
 def _traffic(result: TrafficRecord) -> Iterator[Html]:
