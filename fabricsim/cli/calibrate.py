@@ -11,6 +11,7 @@ import typer
 from fabricsim.cli import common
 from fabricsim.cli.calibrate_gpu import are_kernel_traces, calibrate_gpu
 from fabricsim.errors import InputError
+from fabricsim.units import BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,8 +123,9 @@ def _check_output(output: Path | None) -> None:
 def _tables(logs: Sequence[str], test: str | None, smallest: str, largest: str) -> list[Measurement]:
     from fabricsim.calibration.measurements import between, read  # noqa: PLC0415  --help must not pay for it
 
-    span = _bytes("--min-bytes", smallest), _bytes("--max-bytes", largest)
-    return [between(read(log, test), *span) for log in logs]
+    options = (("--min-bytes", smallest), ("--max-bytes", largest))
+    least, most = (int(common.quantity(option, text, BYTES)) for option, text in options)
+    return [between(read(log, test), least, most) for log in logs]
 
 
 def _fitted(chosen: Sequence[str], tables: Sequence[Measurement], hold_out: str | None) -> Calibration:
@@ -163,16 +165,6 @@ def _write(found: Calibration, output: Path, chosen: Sequence[str], transport: s
     preset.write(output, _BASE, chosen, transport, found)
     for written in (output, *_draw(found, output)):
         common.note(f"wrote {written}")
-
-
-def _bytes(option: str, text: str) -> int:
-    from fabricsim import units  # noqa: PLC0415  --help must not pay for it
-
-    try:
-        return int(units.parse(text, units.BYTES))
-    except ValueError as error:
-        msg = f"{option}: {error}"
-        raise InputError(msg) from error
 
 
 def _collectives(named: str | None, tables: list[Measurement]) -> list[str]:

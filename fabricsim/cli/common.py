@@ -18,6 +18,7 @@ import typer
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.files.atomic import whole
 from fabricsim.report.style import FULL_WIDTH, paper
+from fabricsim.units import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fabricsim.results.result import RunRecord
     from fabricsim.results.traffic import TrafficRecord
     from fabricsim.results.uncertainty import Uncertainty
+    from fabricsim.units import Dimension
 
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 
@@ -219,6 +221,15 @@ def as_settings(options: Options) -> list[str]:
 
     # quoted as in TOML, so that --engine 3 is a name and no number
     return settings({key: value for key, value in options.items() if value is not None})
+
+
+def quantity(option: str, text: str, dimension: Dimension) -> int | float:
+    """Read what an option gave. Raises InputError if it is no quantity of that dimension."""
+    try:
+        return parse(text, dimension)
+    except ValueError as error:
+        msg = f"{option}: {error}"
+        raise InputError(msg) from error
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fabricsim.cli import common
+from fabricsim.cli.replay import read_trace
+from fabricsim.cli.variants import is_scenario
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,14 +82,14 @@ def convert(  # noqa: PLR0913  one parameter per option
     common.check_output_folder(path.parent)
     algorithms = _algorithms(algorithm)
     lower = lower or bool(algorithms)
-    if _is_scenario(inputs):
+    if len(inputs) == 1 and is_scenario(inputs[0]):
         program = _program(inputs[0], settings or [])
         trace = _written_out(program, inputs[0], algorithms, lower=lower)
     else:
         if settings:
             msg = f"--set {settings[0]}: {inputs[0]} is a trace, which has no settings; leave it out"
             raise InputError(msg)
-        trace = _read(inputs, form, only, ranks_per_host)
+        trace = read_trace([Path(each) for each in inputs], form, only, ranks_per_host)
         if lower:
             trace = _written_out(_rebuilt(trace, ranks), inputs[0], algorithms, lower=True)
     if not known.collectives and (found := writers.collectives(trace)):
@@ -125,14 +127,6 @@ def _configuration(inputs: Sequence[str], output: str, options: Mapping[str, obj
     common.note(f"wrote {path}")
 
 
-def _is_scenario(inputs: Sequence[str]) -> bool:
-    from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
-
-    if len(inputs) > 1:
-        return False
-    return inputs[0].endswith(".toml") or (not Path(inputs[0]).exists() and inputs[0] in library.names("scenarios"))
-
-
 def _place(output: str, given: str) -> Path:
     """Give the path of the files: in a folder they are named after what they are made of, without endings and ranks."""
     if not output.strip("/") or "\0" in output:
@@ -148,15 +142,6 @@ def _program(scenario: str, settings: list[str]) -> Program:
     from fabricsim.run.pipeline import build_plan, load  # noqa: PLC0415  --help must not pay for it
 
     return build_plan(load(scenario, settings)).program(None)
-
-
-def _read(inputs: Sequence[str], form: str | None, only: str | None, ranks_per_host: int | None) -> Trace:
-    from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.traces.readers import read  # noqa: PLC0415  as above
-
-    with common.progress("reading") as report:
-        paths = [library.trace(Path(each)) for each in inputs]
-        return read(paths, form, only=only, ranks_per_host=ranks_per_host, progress=report)
 
 
 def _rebuilt(trace: Trace, ranks: int | None) -> Program:

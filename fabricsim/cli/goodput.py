@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import JsonOption, ScenarioArgument, SettingsOption, progress, say, show
+from fabricsim.cli.common import JsonOption, ScenarioArgument, SettingsOption, progress, quantity, say, show
 from fabricsim.errors import InputError
-from fabricsim.units import PERIOD, PS_PER_S, parse
+from fabricsim.units import PERIOD, PS_PER_S
 
 if TYPE_CHECKING:
     from fabricsim.run.goodput import Reliability
@@ -49,10 +49,10 @@ def goodput(  # noqa: PLR0913  one parameter per option
 
     loaded = load(scenario, settings or [])
     seconds = {
-        name: _seconds(f"--{name}", text)
+        name: float(quantity(f"--{name}", text, PERIOD))
         for name, text in (("mtbf", mtbf), ("checkpoint", checkpoint), ("detection", detection), ("restart", restart))
     }
-    horizon, back = _seconds("--time", length), _seconds("--repair", repair)
+    horizon, back = float(quantity("--time", length, PERIOD)), float(quantity("--repair", repair, PERIOD))
     if min(horizon, seconds["mtbf"]) <= 0:
         msg = "--time and --mtbf: a time of nothing has no goodput; give longer ones"
         raise InputError(msg)
@@ -80,16 +80,8 @@ def goodput(  # noqa: PLR0913  one parameter per option
         show(goodput_text(whole))
 
 
-def _seconds(option: str, text: str) -> float:
-    try:
-        return float(parse(text, PERIOD))
-    except ValueError as error:
-        msg = f"{option}: {error}"
-        raise InputError(msg) from error
-
-
 def _positive(option: str, text: str) -> float:
-    value = _seconds(option, text)
+    value = float(quantity(option, text, PERIOD))
     if value <= 0:
         msg = f"{option} {text}: checkpoints without training between them; give a longer time"
         raise InputError(msg)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fabricsim.results.result import RunRecord
     from fabricsim.scenario.load import LoadedScenario
     from fabricsim.traces.rebuild.programs import Rebuilt
+    from fabricsim.traces.trace import Trace
 
 FabricOption = Annotated[
     str,
@@ -90,19 +91,25 @@ class Rebuilding(NamedTuple):
 
 def rebuilt_from(traces: Sequence[Path], asked: Rebuilding) -> tuple[Rebuilt, str]:
     """Read a trace and make a program of it; also gives its form."""
-    from fabricsim.scenario import library  # noqa: PLC0415  as above
-    from fabricsim.traces.readers import read  # noqa: PLC0415  as above
     from fabricsim.traces.rebuild.programs import rebuild  # noqa: PLC0415  --help must not pay for it
 
     form, only, gpu_speed, message_size, scale_to, ranks, ranks_per_host = asked
     if not 0 < gpu_speed < math.inf:
         msg = f"--gpu-speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
         raise InputError(msg)
-    traces = [library.trace(path) for path in traces]
-    with common.progress("reading") as report:
-        trace = read(traces, form, only=only, ranks_per_host=ranks_per_host, progress=report)
+    trace = read_trace(traces, form, only, ranks_per_host)
     rebuilt = rebuild(trace, gpu_speed=gpu_speed, message_size=message_size, scale_to=scale_to, ranks=ranks)
     return rebuilt, trace.form
+
+
+def read_trace(paths: Sequence[Path], form: str | None, only: str | None, ranks_per_host: int | None) -> Trace:
+    """Read a trace, with progress."""
+    from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traces.readers import read  # noqa: PLC0415  as above
+
+    files = [library.trace(path) for path in paths]
+    with common.progress("reading") as report:
+        return read(files, form, only=only, ranks_per_host=ranks_per_host, progress=report)
 
 
 def load_on(

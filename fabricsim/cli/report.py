@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fabricsim.cli.common import check_output_file, check_output_folder, note, output_folder
-
-if TYPE_CHECKING:
-    from fabricsim.results.result import RunRecord
 
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file of fabricsim run or replay.")]
 ResultsArgument = Annotated[list[Path], typer.Argument(metavar="RESULT...", help="HDF5 files that fabricsim wrote.")]
@@ -43,19 +40,13 @@ def timeline(
 ) -> None:
     """Write the timeline of a result for Perfetto, chrome://tracing or HTA, as PyTorch's profiler writes its own."""
     from fabricsim.report.trace_events.writer import write_timeline, write_timelines  # noqa: PLC0415  quick --help
+    from fabricsim.results.hdf5 import read  # noqa: PLC0415  as above
 
     if not per_rank:
         check_output_file(output)
-        write_timeline(_read(result), output)
+        write_timeline(read(result), output)
         note(f"wrote {output}")
         return
     check_output_folder(output)
-    ran = _read(result)
-    files = write_timelines(ran, output_folder(output))
+    files = write_timelines(read(result), output_folder(output))
     note(f"wrote {files} files into {output}")
-
-
-def _read(path: Path) -> RunRecord:
-    from fabricsim.results.hdf5 import read  # noqa: PLC0415  --help must not pay for it
-
-    return read(path)

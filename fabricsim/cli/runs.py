@@ -11,7 +11,7 @@ import typer
 
 from fabricsim.cli import common
 from fabricsim.cli.replay import Rebuilding, load_on, rebuilt_from, replay_on
-from fabricsim.cli.variants import axes, is_scenario, load_variant, variants
+from fabricsim.cli.variants import axes, is_scenario, variants
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(  # noqa: PLR0913  one parameter per option
     settings: common.SettingsOption = None,
     transport: common.TransportOption = None,
     engine: common.EngineOption = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")] = None,
+    seed: common.SeedOption = None,
     tap: common.TapOption = None,
     pcap: common.PcapOption = None,
     uncertainty: common.UncertaintyOption = None,
@@ -170,8 +170,7 @@ def compare(  # noqa: PLR0913  one parameter per option
         _compare_traffic(loaded, traffic, {"size": size, "flows": flows, "load": load}, labels, output, as_json=as_json)
         return
     compared = _simulate_all(loaded, jobs)
-    if output is not None:
-        _draw_comparison(compared, output, labels)
+    _draw_comparison(compared, output, labels)
     if as_json or labels[0] != "engine" or len(loaded) != _BOTH:
         common.show_comparison(compared, labels, as_json=as_json)
     else:
@@ -193,6 +192,8 @@ def _variants(
     scenarios: Sequence[str], chosen: dict[str, str | None], settings: list[str], *, with_job: bool
 ) -> tuple[list[LoadedScenario], tuple[str, list[str]]]:
     """Load each scenario with all that options name; also gives what they differ in, and how each is called."""
+    from fabricsim.scenario.load import load  # noqa: PLC0415  --help must not pay for it
+
     fabric, transport, engine = chosen["fabric"], chosen["transport"], chosen["engine"]
     found, fixed = axes(
         [] if fabric is None else _names("--fabric", fabric, "two-tier,single-switch"),
@@ -202,7 +203,7 @@ def _variants(
     )
     by, every = variants(scenarios, found, fixed)
     with common.naming_options({**chosen}):
-        loaded = [load_variant(each, with_job=with_job) for each in every]
+        loaded = [load(each.scenario, each.settings, with_job=with_job) for each in every]
     return loaded, (by, [", ".join(each.labels) or each.scenario for each in every])
 
 

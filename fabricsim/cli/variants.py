@@ -11,8 +11,6 @@ from fabricsim.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from fabricsim.scenario.load import LoadedScenario
-
 MOST = 256
 """Runs of one comparison: a table of more tells nobody anything."""
 _OPENING, _CLOSING = "[{(", "]})"
@@ -116,13 +114,6 @@ def variants(scenarios: Sequence[str], found: Sequence[Axis], fixed: Sequence[st
         msg += "--set key=a,b or several scenarios"
         raise InputError(msg)
     return " and ".join([*named, *(axis.name for axis in several)]) or found[0].name, every
-
-
-def load_variant(variant: Variant, *, with_job: bool = True) -> LoadedScenario:
-    """Load a variant."""
-    from fabricsim.scenario.load import load  # noqa: PLC0415  --help must not pay for it
-
-    return load(variant.scenario, variant.settings, with_job=with_job)
 
 
 def is_scenario(name: str) -> bool:
