@@ -63,13 +63,11 @@ class Fit:
 
     `estimates`: of each parameter, in order.
     `spread`: robust standard deviation of relative errors.
-    `runs`: how often all rows were simulated.
     `residuals`: logarithms of predicted over measured times, shape ``(n,)``.
     """
 
     estimates: tuple[Estimate, ...]
     spread: float
-    runs: int
     residuals: NDArray[np.float64]
 
     @property
@@ -144,10 +142,8 @@ class _Search:
         self.most = np.log([parameter.most for parameter in parameters])
         self.known = np.array([parameter.spread for parameter in parameters]) ** -2.0
         self.outlying = _OUTLYING
-        self.runs = 0
 
     def residuals(self, place: NDArray[np.float64]) -> NDArray[np.float64]:
-        self.runs += 1
         found: NDArray[np.float64] = np.log(self._predict(np.exp(place).tolist())) - self._measured
         return found
 
@@ -210,7 +206,7 @@ def _outcome(search: _Search, place: NDArray[np.float64], residuals: NDArray[np.
         bound = min(abs(place[number] - search.least[number]), abs(place[number] - search.most[number])) < _SETTLED
         low, high = max(low, parameter.least), min(high, parameter.most)
         estimates.append(Estimate(parameter, value, low, high, determined, determined and bool(bound)))
-    return Fit(tuple(estimates), math.sqrt(variance), search.runs, residuals)
+    return Fit(tuple(estimates), math.sqrt(variance), residuals)
 
 
 def students_quantile(free: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textwrap import fill
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,21 +18,12 @@ if TYPE_CHECKING:
 _LABEL_WIDTH = 36  # characters; a quantity's name is a sentence and must leave room for the bars
 
 
-class Row(TypedDict):
-    """One figure; ``relative_error`` is ``predicted / measured - 1``, None if it says nothing."""
-
-    quantity: str
-    unit: str
-    measured: float
-    predicted: float
-    relative_error: float | None
-
-
 @style.picture
 def measured_against_predicted(rows: Sequence[Mapping[str, object]], title: str) -> Figure:
     """Draw pairs of bars, measured and predicted, each pair with its error; one panel for each unit.
 
-    `rows`: mappings with the keys of `Row`; others are ignored.
+    `rows`: mappings with ``quantity``, ``unit``, ``measured``, ``predicted`` and ``relative_error``, which is
+        ``predicted / measured - 1``, None if it says nothing; other keys are ignored.
     `title`: what is compared.
     Returns: for `fabricsim.report.plots.save`.
     Raises ResultError if `rows` is empty.

@@ -72,11 +72,7 @@ class Reducer:
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:
         """After the backward pass of a block; `final` is that of the last micro-batch."""
 
-    def overlaps(self, direction: Direction, *, final: bool) -> bool:  # noqa: ARG002  those that overlap look at it
-        """Whether a pass runs beside collectives."""
-        return False
-
-    def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
+    def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002  those that overlap look at them
         """Give the `fabricsim.workload.links.share` of the pass of a block beside collectives."""
         return 0.0
 
@@ -303,10 +299,6 @@ class Sharded(_Replicated):
             if len(self._copies) > 1:
                 size = self.padded(share, elements) // len(share.group) * self.gradient
                 self.add_beside("all_reduce", self._copies, size)
-
-    def overlaps(self, direction: Direction, *, final: bool) -> bool:  # noqa: ARG002
-        """Whether a pass runs beside collectives: all do."""
-        return True
 
     def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:  # noqa: ARG002
         """Whether nothing happens in a pass of a chunk: never."""
