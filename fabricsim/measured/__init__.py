@@ -89,8 +89,7 @@ def load(name: str) -> MeasuredTable:
     """Load a table by name. Raises InputError if there is no such table."""
     known = names()
     if name not in known:
-        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
-        msg = f"no measured table {name!r}; {hint}"
+        msg = f"no measured table {name!r}; {did_you_mean(name, known)}"
         raise InputError(msg)
     file = resources.files(__name__) / f"{name}.toml"
     return _table(name, tomllib.loads(file.read_text(encoding="utf-8")))

@@ -60,8 +60,7 @@ def check_test(test: str) -> None:
     """Check the name of a test. Raises InputError if there is no such test."""
     known = (*TESTS, LATENCY)
     if test not in known:
-        hint = did_you_mean(test, known, f"there are {', '.join(known)}")
-        msg = f"there is no test {test!r}; {hint}"
+        msg = f"there is no test {test!r}; {did_you_mean(test, known)}"
         raise InputError(msg)
 
 

@@ -278,20 +278,17 @@ def _algorithms(scenario: Parts) -> Iterator[Mistake]:
     wanted = scenario.collectives.algorithm
     if isinstance(wanted, str):
         if wanted != "auto" and ALGORITHMS.find(wanted) is None:
-            known = sorted(ALGORITHMS.all())
-            hint = did_you_mean(wanted, known, f"there are {', '.join(known)}")
+            hint = did_you_mean(wanted, sorted(ALGORITHMS.all()))
             yield Mistake("collectives.algorithm", f"{show(wanted)} is no algorithm", hint)
         return
     for collective, name in wanted.items():
         key = f"collectives.algorithm.{collective}"
         if collective not in DEFAULTS:
-            hint = did_you_mean(collective, DEFAULTS, f"there are {', '.join(DEFAULTS)}")
-            yield Mistake(key, f"{show(collective)} is no collective", hint)
+            yield Mistake(key, f"{show(collective)} is no collective", did_you_mean(collective, DEFAULTS))
         elif is_described(name):
             yield from _described(key, name)
         elif not has(collective, name):
-            names = algorithms(collective)
-            hint = did_you_mean(name, names, f"there are {', '.join(names)}")
+            hint = did_you_mean(name, algorithms(collective))
             if name.endswith(".et"):
                 hint = "for Chakra files of all ranks write name.*.et"
             yield Mistake(key, f"{show(name)} is no algorithm for {collective}", hint)

@@ -31,7 +31,7 @@ _WORDS: dict[str, Callable[[str, dict[str, Any]], tuple[str, str]]] = {
     "union_tag_not_found": lambda _value, context: ("is missing", f"one of {', '.join(context['choices'])}"),
     "union_tag_invalid": lambda _value, context: (
         f"{context['tag']!r} is not one of {', '.join(context['choices'])}",
-        did_you_mean(str(context["tag"]), context["choices"]),
+        did_you_mean(str(context["tag"]), context["choices"], ""),
     ),
     "tuple_type": lambda value, _: (f"{value} is no list", "write it in square brackets"),
     "dict_type": lambda value, _: (f"{value} is no table", "write it as { key = value }"),
@@ -95,7 +95,7 @@ def _words(detail: ErrorDetails, keys: KeyPath, model: type[Spec]) -> tuple[str,
     elif kind == "literal_error":
         choices = context["expected"].replace(" or ", ", ").replace("'", "").split(", ")
         problem = f"{value} is not one of {', '.join(choices)}" if len(choices) > 1 else f"{value} is not {choices[0]}"
-        words = problem, did_you_mean(str(detail["input"]), choices)
+        words = problem, did_you_mean(str(detail["input"]), choices, "")
     elif kind in {"model_type", "model_attributes_type"}:
         words = f"{value} is no table", _how_to_write(keys, model)
     elif kind in _WORDS:

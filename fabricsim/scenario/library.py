@@ -44,8 +44,7 @@ def root() -> Path:
 def names(kind: str) -> list[str]:
     """Names of all presets of a kind, sorted. Raises InputError if there is no such kind."""
     if kind not in KINDS:
-        hint = did_you_mean(kind, KINDS, f"there are {', '.join(KINDS)}")
-        msg = f"no presets of kind {kind!r}; {hint}"
+        msg = f"no presets of kind {kind!r}; {did_you_mean(kind, KINDS)}"
         raise InputError(msg)
     return list(_presets(root() / kind))
 
@@ -59,8 +58,7 @@ def path(kind: str, name: str) -> Path:
     """File of one preset. Raises InputError if there is no such kind or name."""
     known = names(kind)
     if name not in known:  # a name is never joined to a path before it is known to be one of ours
-        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
-        msg = f"no preset {name!r} in {kind}; {hint}"
+        msg = f"no preset {name!r} in {kind}; {did_you_mean(name, known)}"
         raise InputError(msg)
     return _presets(root() / kind)[name]
 

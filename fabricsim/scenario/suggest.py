@@ -1,9 +1,12 @@
-"""Words for mistakes: values as the user wrote them, and names that were perhaps meant."""
+"""Words for mistakes: values as the user wrote them, names that were perhaps meant, columns of a header."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from fabricsim.errors import TraceError
 
 _LONGEST = 60  # characters of a value that a message repeats
 
@@ -14,10 +17,25 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Ask for the closest known name; `otherwise` if none is close."""
-    match = closest(word, known)
-    return f"did you mean {match!r}?" if match is not None else otherwise
+def did_you_mean(word: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """Ask for the closest known name; if none is close, say `otherwise`, by default all names."""
+    names = list(known)
+    if (match := closest(word, names)) is not None:
+        return f"did you mean {match!r}?"
+    return f"there are {', '.join(names)}" if otherwise is None else otherwise
+
+
+def check_columns(path: Path, line: int, header: list[str], columns: Sequence[str], needed: Sequence[str]) -> None:
+    """Check the header of a CSV file. Raises TraceError if it has a column that is not known or twice, or lacks one."""
+    for name in header:
+        if name not in columns:
+            problem = f"the header has an unknown column {show(name)}; {did_you_mean(name, columns)}"
+            raise TraceError(path, problem, line)
+        if header.count(name) > 1:
+            raise TraceError(path, f"the header has the column {name} twice; take one out", line)
+    for name in needed:
+        if name not in header:
+            raise TraceError(path, f"the header lacks the column {name}; it needs {', '.join(needed)}", line)
 
 
 def some_of(names: Sequence[str], most: int) -> str:

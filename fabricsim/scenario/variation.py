@@ -139,8 +139,7 @@ def _drawn(table: Mapping[str, object]) -> Drawn:
         raise ValueError(msg)
     (name, width), *_ = table.items()
     if name not in DISTRIBUTIONS:
-        hint = did_you_mean(str(name), DISTRIBUTIONS, f"there are {', '.join(DISTRIBUTIONS)}")
-        msg = f"{show(name)} is no distribution; {hint}"
+        msg = f"{show(name)} is no distribution; {did_you_mean(str(name), DISTRIBUTIONS)}"
         raise ValueError(msg)
     most = _WIDEST[name]
     if isinstance(width, bool) or not isinstance(width, int | float) or not 0 < width <= most or math.isnan(width):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
 from fabricsim.scenario.network import Ends
-from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.scenario.suggest import check_columns, show
 from fabricsim.topology.graph_file import form_of
 from fabricsim.units import DURATION, RATE, parse
 
@@ -78,7 +78,8 @@ def rows(path: Path, columns: Sequence[str], needed: Sequence[str]) -> Iterator[
             continue
         values = [value.strip() for value in text.split(",")]
         if header is None:
-            header = _checked_header(path, number, values, columns, needed)
+            check_columns(path, number, values, columns, needed)
+            header = values
             continue
         if len(values) != len(header):
             what = f"{len(values)} values for the {len(header)} columns {','.join(header)}"
@@ -87,21 +88,6 @@ def rows(path: Path, columns: Sequence[str], needed: Sequence[str]) -> Iterator[
         yield number, dict(zip(header, values, strict=True))
     if empty:
         raise TraceError(path, f"holds nothing; write a header such as {','.join(columns)} and lines below it")
-
-
-def _checked_header(
-    path: Path, number: int, header: list[str], columns: Sequence[str], needed: Sequence[str]
-) -> list[str]:
-    for name in header:
-        if name not in columns:
-            hint = did_you_mean(name, columns, f"there are {', '.join(columns)}")
-            raise TraceError(path, f"the header has an unknown column {show(name)}; {hint}", number)
-        if header.count(name) > 1:
-            raise TraceError(path, f"the header has the column {name} twice; take one out", number)
-    for name in needed:
-        if name not in header:
-            raise TraceError(path, f"the header lacks the column {name}; it needs {', '.join(needed)}", number)
-    return header
 
 
 def is_number(node: str) -> bool:

@@ -59,8 +59,6 @@ def form_named(name: str, others: Iterable[str] = ()) -> Form:
         extensions.run(name)
     found = FORMS.find(name)
     if found is None:
-        known = [*FORMS.all(), *others]
-        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
-        msg = f"--form {name!r}: there is no such form of traces; {hint}"
+        msg = f"--form {name!r}: there is no such form of traces; {did_you_mean(name, [*FORMS.all(), *others])}"
         raise InputError(msg)
     return found

@@ -21,7 +21,7 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
 from fabricsim.results.traffic import DEMAND, LARGEST_FLOW, LATEST_START, MOST_ENDPOINTS, MOST_FLOWS, Matrix
-from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.scenario.suggest import check_columns, show
 from fabricsim.units import PS_PER_NS
 
 _COLUMNS = ("id", "src", "dst", "bytes", "start_ns")
@@ -76,15 +76,7 @@ def _is_htsim(text: str) -> bool:
 
 def _columns(path: Path, number: int, text: str) -> list[str]:
     columns = [name.strip() for name in text.split(",")]
-    for name in columns:
-        if name not in _COLUMNS:
-            hint = did_you_mean(name, _COLUMNS, f"there are {', '.join(_COLUMNS)}")
-            raise TraceError(path, f"the header has an unknown column {show(name)}; {hint}", number)
-        if columns.count(name) > 1:
-            raise TraceError(path, f"the header has the column {name} twice; take one out", number)
-    for name in _NEEDED:
-        if name not in columns:
-            raise TraceError(path, f"the header lacks the column {name}; it needs {', '.join(_NEEDED)}", number)
+    check_columns(path, number, columns, _COLUMNS, _NEEDED)
     return columns
 
 

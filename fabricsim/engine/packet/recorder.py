@@ -72,8 +72,7 @@ class Watch:
                 msg = f"--tap {tap!r} is not of the form KIND:GLOB, such as queue:switch0->*"
                 raise InputError(msg)
             if kind not in KINDS:
-                hint = did_you_mean(kind, KINDS, f"there are {', '.join(KINDS)}")
-                msg = f"--tap {tap!r}: there is no kind {kind!r}; {hint}"
+                msg = f"--tap {tap!r}: there is no kind {kind!r}; {did_you_mean(kind, KINDS)}"
                 raise InputError(msg)
             patterns[kind].append(pattern)
         logged = tuple(packets)

@@ -242,8 +242,6 @@ def study_of(name: str) -> Study:
         extensions.run(name)
     found = STUDIES.find(name)
     if found is None:
-        known = list(STUDIES.all())
-        hint = did_you_mean(name, known, f"there are {', '.join(known)}")
-        msg = f"there is no study {name!r}; {hint}"
+        msg = f"there is no study {name!r}; {did_you_mean(name, STUDIES.all())}"
         raise InputError(msg)
     return found
