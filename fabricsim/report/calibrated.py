@@ -44,7 +44,8 @@ def calibration(series: Sequence[CalibratedRows], title: str) -> Figure:
     _draw_times(times, series)
     for each in series:
         error = (np.array(each.predicted) / np.array(each.measured) - 1) * 100
-        times.plot(each.sizes, np.array(each.measured) * 1e6, **_marks(each), label=f"measured, {_what(each)}")
+        label = f"measured, {'held out' if each.held_out else 'fitted'}"
+        times.plot(each.sizes, np.array(each.measured) * 1e6, **_marks(each), label=label)
         errors.vlines(each.sizes, 0, error, color=_colour(each), linewidth=0.8)
         errors.plot(each.sizes, error, **_marks(each))
     errors.axhspan(-_BAND, _BAND, color=style.BUBBLE_COLOUR, alpha=0.4, zorder=0, linewidth=0, label=f"±{_BAND} %")
@@ -60,10 +61,6 @@ def _draw_times(axes: Axes, series: Sequence[CalibratedRows]) -> None:
     sizes, predicted = np.array(pairs).T
     style.logarithmic(axes.yaxis, float(predicted.min()) * 1e6, float(predicted.max()) * 1e6)
     axes.plot(sizes, predicted * 1e6, "-", color=style.PREDICTED_COLOUR, linewidth=1.2, label="predicted")
-
-
-def _what(series: CalibratedRows) -> str:
-    return "held out" if series.held_out else "fitted"
 
 
 def _colour(series: CalibratedRows) -> str:

@@ -73,7 +73,8 @@ def _places(forward: NDArray[np.void], back: NDArray[np.void]) -> dict[int, int]
 
 def _draw(axes: Axes, entries: NDArray[np.void], places: dict[int, int], scale: float) -> None:
     """Draw one packet: a line from wire to wire for each time that it was sent."""
-    begins = [index for index, entry in enumerate(entries) if places[int(entry["wire"])] == _entrance(entries, places)]
+    entered = [places[int(wire)] for wire in entries["wire"]]
+    begins = [index for index, place in enumerate(entered) if place == min(entered)]
     for begin, end in zip(begins, [*begins[1:], len(entries)], strict=True):
         part = entries[begin:end]
         time = part["time"] / scale
@@ -88,10 +89,6 @@ def _draw(axes: Axes, entries: NDArray[np.void], places: dict[int, int], scale: 
             if chosen.any():
                 at = time[chosen], np.array(rows)[chosen]
                 axes.plot(*at, marker, color=colour, markersize=4, linestyle="none", label=label)
-
-
-def _entrance(entries: NDArray[np.void], places: dict[int, int]) -> int:
-    return min(places[int(wire)] for wire in entries["wire"])
 
 
 def _has(entries: NDArray[np.void], bit: int) -> NDArray[np.bool_]:

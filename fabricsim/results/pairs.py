@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 SHARES_OF_PAIRS = (0.0025, 0.01, 0.1)
@@ -107,14 +105,13 @@ def summarise_pairs(pairs: Pairs) -> PairsSummary:
         "pairs_for_90_percent": needed / count if count else 0.0,
         "total_bytes": total,
         "in_network_bytes": pairs.in_network,
-        "bytes": {name: _by_distance(row) for name, row in zip(pairs.dimensions, table.tolist(), strict=True)},
+        "bytes": {
+            name: dict(zip(DISTANCES, row, strict=True))
+            for name, row in zip(pairs.dimensions, table.tolist(), strict=True)
+        },
     }
 
 
 def _busiest(share: float, ordered: NDArray[np.int64], count: int) -> BusiestPairs:
     few = min(int(share * count), len(ordered))
     return {"share_of_pairs": share, "share_of_bytes": float(ordered[few - 1] / ordered[-1]) if few else 0.0}
-
-
-def _by_distance(row: Sequence[int]) -> dict[str, int]:
-    return dict(zip(DISTANCES, row, strict=True))
