@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fabricsim.errors import InputError, SimulationError
+from fabricsim.errors import SimulationError
 from fabricsim.records.program import NONE
 from fabricsim.results.summary import bus_factor
 from fabricsim.traces.nccl_tests import BYTES_PER_GB, US_PER_S
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.nccl_tests import Device
 
-_ITEM_BYTES = {"float": 4, "half": 2, "bfloat16": 2, "double": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
+_TYPE, _ITEM_BYTES = "float", 4
 _REDUCING = {"all_reduce", "reduce_scatter"}
 _ROOTED = {"broadcast"}
 _PER_RANK_COUNT = {"all_gather", "reduce_scatter", "all_to_all"}
@@ -47,15 +47,7 @@ class BenchRow:
     seconds: float
 
 
-def render(  # noqa: PLR0913  what the head of the table says
-    rows: Sequence[BenchRow],
-    *,
-    collective: str,
-    devices: Sequence[Device],
-    machine: str,
-    version: str,
-    datatype: str = "float",
-) -> str:
+def render(rows: Sequence[BenchRow], *, collective: str, devices: Sequence[Device], machine: str, version: str) -> str:
     """Table of a simulated run.
 
     A simulated collective does the same in place and out of place, so both halves of a row show
@@ -65,12 +57,12 @@ def render(  # noqa: PLR0913  what the head of the table says
     `collective`: name of the collective, see `fabricsim.workload.program.CollectiveName`.
     `devices`: the simulated ranks in order, at least one.
     `machine`, `version`: what was simulated, and the version of fabricsim; the first lines say it.
-    `datatype`: nccl-tests' name of the element type.
     Returns: the table, its last line ended. `fabricsim.traces.nccl_tests.read` reads it back.
-    Raises SimulationError if there are no rows or no devices, or a row that moves bytes takes no time; InputError if
-        `datatype` is not known.
+    Raises SimulationError if there are no rows or no devices, or a row that moves bytes takes no time.
     """
-    _check(rows, devices, datatype)
+    if not rows or not devices:
+        msg = "there is nothing to print: no size or no rank was simulated; name at least one of each"
+        raise SimulationError(msg)
     program = f"{_PROGRAMS.get(collective, collective)}_perf"
     bandwidths = [_bandwidths(row, bus_factor(collective, len(devices))) for row in rows]
     average = sum(bus for _, bus in bandwidths) / len(bandwidths)
@@ -83,7 +75,7 @@ def render(  # noqa: PLR0913  what the head of the table says
         *(_device_line(device) for device in devices),
         "#",
         *_COLUMNS,
-        *_row_lines(rows, bandwidths, collective, datatype, len(devices)),
+        *_row_lines(rows, bandwidths, collective, len(devices)),
         f"# {'Out of bounds values':<20} : N/A",
         f"# {'Avg bus bandwidth':<20} : {average:g} ",
         "#",
@@ -91,15 +83,6 @@ def render(  # noqa: PLR0913  what the head of the table says
         "#",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _check(rows: Sequence[BenchRow], devices: Sequence[Device], datatype: str) -> None:
-    if datatype not in _ITEM_BYTES:
-        msg = f"no element type {datatype!r}; there are {', '.join(_ITEM_BYTES)}"
-        raise InputError(msg)
-    if not rows or not devices:
-        msg = "there is nothing to print: no size or no rank was simulated; name at least one of each"
-        raise SimulationError(msg)
 
 
 def _bandwidths(row: BenchRow, factor: float) -> tuple[float, float]:
@@ -121,15 +104,15 @@ def _device_line(device: Device) -> str:
 
 
 def _row_lines(
-    rows: Sequence[BenchRow], bandwidths: Sequence[tuple[float, float]], collective: str, datatype: str, ranks: int
+    rows: Sequence[BenchRow], bandwidths: Sequence[tuple[float, float]], collective: str, ranks: int
 ) -> Iterable[str]:
-    item = _ITEM_BYTES[datatype] * (ranks if collective in _PER_RANK_COUNT else 1)
+    item = _ITEM_BYTES * (ranks if collective in _PER_RANK_COUNT else 1)
     redop = "sum" if collective in _REDUCING else "none"
     root = 0 if collective in _ROOTED else NONE
     for row, (algorithm, bus) in zip(rows, bandwidths, strict=True):
         time = _number(row.seconds * US_PER_S, _TIME_WIDTH)
         half = f"  {time}  {_number(algorithm, _BANDWIDTH_WIDTH)}  {_number(bus, _BANDWIDTH_WIDTH)}    N/A"
-        yield f"{row.size:12d}  {row.size // item:12d}  {datatype:>8}  {redop:>6}  {root:6d}{half}{half}"
+        yield f"{row.size:12d}  {row.size // item:12d}  {_TYPE:>8}  {redop:>6}  {root:6d}{half}{half}"
 
 
 def _number(value: float, width: int) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fabricsim.errors import InputError, SimulationError
+from fabricsim.errors import SimulationError
 from fabricsim.report.nccl_table import BenchRow, render
 from fabricsim.traces import nccl_tests
 from fabricsim.traces.nccl_tests import Device
@@ -15,14 +15,13 @@ from fabricsim.traces.nccl_tests import Device
 DEVICES = [Device(rank, f"host{rank // 4}", rank % 4, "GeForce RTX 2080 Ti") for rank in range(8)]
 
 
-def printed(rows: list[BenchRow], collective: str = "all_reduce", datatype: str = "float") -> str:
+def printed(rows: list[BenchRow], collective: str = "all_reduce") -> str:
     return render(
         rows,
         collective=collective,
         devices=DEVICES,
         machine="cluster hkbu, transport tcp-10g, NCCL 2.6",
         version="1.2.3",
-        datatype=datatype,
     )
 
 
@@ -110,8 +109,6 @@ def test_what_cannot_be_printed_is_refused() -> None:
         printed([])
     with pytest.raises(SimulationError, match=r"4 bytes took 0\.0 s"):
         printed([BenchRow(4, 0.0)])
-    with pytest.raises(InputError, match="no element type 'quad'"):
-        printed([BenchRow(4, 1.0)], datatype="quad")
 
 
 def test_zero_bytes_are_printed() -> None:
