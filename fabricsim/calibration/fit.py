@@ -78,8 +78,7 @@ class Fit:
     @property
     def errors(self) -> NDArray[np.float64]:
         """Relative error of each row, ``predicted / measured - 1``, shape ``(n,)``."""
-        found: NDArray[np.float64] = np.expm1(self.residuals)
-        return found
+        return np.expm1(self.residuals)
 
 
 def fit(
@@ -144,8 +143,7 @@ class _Search:
         self.outlying = _OUTLYING
 
     def residuals(self, place: NDArray[np.float64]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.log(self._predict(np.exp(place).tolist())) - self._measured
-        return found
+        return np.log(self._predict(np.exp(place).tolist())) - self._measured
 
     def jacobian(self, place: NDArray[np.float64], residuals: NDArray[np.float64]) -> NDArray[np.float64]:
         columns = []

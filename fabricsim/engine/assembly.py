@@ -97,8 +97,7 @@ def _choosing(views: Sequence[Scenario], platform: Platform) -> Choose:
 
     def choose(collective: str, ranks: tuple[int, ...], size: int) -> Choice:
         kinds = dict.fromkeys(platform.kinds.kind[platform.host_of(rank)] for rank in ranks)
-        choice: Choice = of_kind(platform.kinds.spoken(kinds))(collective, ranks, size)
-        return choice
+        return of_kind(platform.kinds.spoken(kinds))(collective, ranks, size)
 
     return choose
 

@@ -171,8 +171,7 @@ def connection_ports(flows: NDArray[np.void], endpoints: int) -> list[int]:
     first = np.flatnonzero(np.diff(pair[order], prepend=-1))
     ports = np.empty(len(pair), np.int64)
     ports[order] = np.arange(len(pair)) - np.repeat(first, np.diff(first, append=len(pair)))
-    found: list[int] = ports.tolist()
-    return found
+    return ports.tolist()
 
 
 def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -56,8 +56,7 @@ class Placement:
         """
         stages = self.stages[list(group)]
         if dimension in {"pipeline", "embedding"}:
-            chains: NDArray[np.int32] = self.pipelines[:, stages].astype(np.int32)
-            return chains
+            return self.pipelines[:, stages].astype(np.int32)
         if dimension == "data":
             kinds = ("data", "expert_data", "shard", "replicate")
             dimension = next(kind for kind in kinds if self.group(kind, group[0]) == group)

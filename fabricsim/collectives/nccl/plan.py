@@ -207,8 +207,7 @@ class NcclPlan:
 
     def _measured_protocol(self, protocol: Protocol, group: GroupShape) -> NcclProtocol | None:
         """Find what a message of a protocol costs between hosts on this transport where that was measured."""
-        found: NcclProtocol | None = getattr(self._measured, protocol, None) if group.hosts > 1 else None
-        return found
+        return getattr(self._measured, protocol, None) if group.hosts > 1 else None
 
     def _byte_latency(self, measured: NcclProtocol, found: Pick, group: GroupShape) -> float:
         """Work out the latency per byte of a channel, ps.

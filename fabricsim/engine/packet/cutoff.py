@@ -70,5 +70,4 @@ class CutOff:
 def unfinished(network: PacketState) -> list[int]:
     """List the flows between hosts that wait for an acknowledgement."""
     flows = network.flows[: network.used["flows"]]
-    found: list[int] = np.flatnonzero((flows["first_link"] >= 0) & (flows["acknowledged"] < flows["posted"])).tolist()
-    return found
+    return np.flatnonzero((flows["first_link"] >= 0) & (flows["acknowledged"] < flows["posted"])).tolist()

@@ -145,5 +145,4 @@ def rank_correlation(measured: Sequence[float], predicted: Sequence[float]) -> f
 def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
-    mean: NDArray[np.float64] = (last - (count - 1) / 2)[place]
-    return mean
+    return (last - (count - 1) / 2)[place]
