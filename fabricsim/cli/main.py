@@ -8,7 +8,8 @@ import gc
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -33,10 +34,6 @@ from fabricsim.cli.common import announce_compilation, note
 from fabricsim.cli.interrupt import ending_at_once
 from fabricsim.errors import FabricsimError, FabricsimWarning
 from fabricsim.jit import engines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TextIO
 
 app = typer.Typer(
     name="fabricsim",

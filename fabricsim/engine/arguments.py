@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import SupportsIndex
 
 import numpy as np
 
 from fabricsim.errors import SimulationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import SupportsIndex
 
 _LARGEST = 2**53  # bytes; float64 counts them one by one up to here
 _LAST_PORT = 2**31 - 1

@@ -22,12 +22,10 @@ and gradients of softmax are in 32 bits there, too, and in 16 here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
 
 from fabricsim.workload.work import MASK, Kernel, Pass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _WHOLE = 4  # bytes per element in 32 bits
 

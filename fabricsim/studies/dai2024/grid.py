@@ -7,11 +7,8 @@ hangs on it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DATA, PIPELINE = "data", "pipeline"
 WEAK, STRONG = "weak", "strong"

@@ -6,12 +6,9 @@ a row of messages, each after its length as varint: one `Metadata`, then `Node` 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Sequence
-    from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 INVALID, METADATA, MEM_LOAD, MEM_STORE, COMP, COMM_SEND, COMM_RECV, COMM_COLL, STORAGE, BATCH, CHECKPOINT = range(11)
 """Types of a node."""

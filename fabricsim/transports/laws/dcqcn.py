@@ -14,7 +14,8 @@ anything reads or changes the rate. No timer runs before the first CNP. Rates by
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -22,9 +23,6 @@ from pydantic import Field
 from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.program import NEVER
 from fabricsim.scenario.congestion import Bytes, Duration, Gain, Interval, Law, Rate, Stages, shares_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ALPHA_DUE = 1  # of flow.notified: a CNP came since alpha was updated
 CUT_DUE = 2  # of flow.notified: a CNP came since the rate was cut

@@ -13,7 +13,8 @@ ACK raises it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,9 +22,6 @@ from pydantic import Field
 from fabricsim.jit.compile import kernel
 from fabricsim.scenario.congestion import Gain, Law, Packets
 from fabricsim.transports.laws import new_reno
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # when it cuts
 AT_MARKS = 0  # at the first mark of a window

@@ -5,14 +5,12 @@ Its kernels are those of NDP, whose `ahead` says that receivers grant credits be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated
 
 from pydantic import Field
 
 from fabricsim.transports.laws.ndp import Ndp, acknowledge, lose, pull, ride, sent, start, time_out
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["LAW", "acknowledge", "lose", "pull", "ride", "sent", "start", "time_out"]
 

@@ -10,16 +10,14 @@ packets, times ps.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from fabricsim.jit.compile import kernel
 from fabricsim.scenario.congestion import Bytes, Factor, Interval, Law, Packets, Stages
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PS_PER_S = 1e12
 LEAST_OVERUSE = 1e-9  # an idle path lets the window grow to its bound

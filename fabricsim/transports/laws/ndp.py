@@ -9,7 +9,8 @@ heard of. PULLs carry how many there were, so that one that is lost or overtaken
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -17,9 +18,6 @@ from pydantic import Field
 from fabricsim.jit.compile import kernel
 from fabricsim.scenario.congestion import Factor, Law
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @kernel

@@ -8,16 +8,14 @@ uet-htsim. The window penalty that a receiver may ask for is not modelled. Windo
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from fabricsim.jit.compile import kernel
 from fabricsim.scenario.congestion import Duration, Factor, Gain, Interval, Law, Packets
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PS_PER_S = 1e12
 CLEAN_DELAY = 0.25  # a long delay without a mark counts as this share of a base round trip

@@ -8,7 +8,8 @@ times ps, rates bytes/s.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -16,9 +17,6 @@ from pydantic import Field
 from fabricsim.errors import Mistake
 from fabricsim.jit.compile import kernel
 from fabricsim.scenario.congestion import Duration, Factor, Interval, Law, Packets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 PS_PER_S = 1e12
 

@@ -7,16 +7,14 @@ Rates bytes/s, times ps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import numpy as np
 
 from fabricsim.errors import Mistake
 from fabricsim.jit.compile import kernel
 from fabricsim.scenario.congestion import Factor, Gain, Interval, Law, Rate, Stages, shares_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 @kernel

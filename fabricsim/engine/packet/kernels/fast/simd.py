@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -12,9 +13,6 @@ from numba.extending import intrinsic, overload
 from numba.np.arrayobj import make_array
 
 from fabricsim.records.program import NEVER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 BLOCK = 16
 """Keys that are compared with one at once."""
