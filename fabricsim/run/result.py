@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class _Shown:
         raise NotImplementedError
 
     def _record(self) -> record.RunRecord | traffic.TrafficRecord:
-        raise NotImplementedError
+        return cast("record.RunRecord | traffic.TrafficRecord", self)
 
 
 class Result(_Shown, record.RunRecord):
@@ -148,9 +148,6 @@ class Result(_Shown, record.RunRecord):
 
         return brief_text(self.summary())
 
-    def _record(self) -> record.RunRecord:
-        return self
-
 
 class TrafficResult(_Shown, traffic.TrafficRecord):
     """One run of a traffic matrix."""
@@ -175,9 +172,6 @@ class TrafficResult(_Shown, traffic.TrafficRecord):
         from fabricsim.report.traffic_text import traffic_text  # noqa: PLC0415  imports rich
 
         return traffic_text(self.summary())
-
-    def _record(self) -> traffic.TrafficRecord:
-        return self
 
 
 def shown(result: record.RunRecord | traffic.TrafficRecord) -> Result | TrafficResult:

@@ -27,6 +27,7 @@ from fabricsim.results.result import LinkRecord
 from fabricsim.results.traffic import Matrix, ResourceUse
 from fabricsim.run.result import TrafficResult
 from fabricsim.scenario import library
+from fabricsim.scenario.load import exists
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.traffic import load_sizes
 from fabricsim.transports import flow_model
@@ -54,10 +55,7 @@ def read(name: str) -> Matrix | None:
 
     Raises InputError if there is neither, or the file is no traffic matrix.
     """
-    try:
-        there = Path(name).exists()
-    except (OSError, ValueError):  # such as a name that is too long, or one with a NUL
-        there = False
+    there = exists(Path(name))
     if name in PATTERNS and not (there and Path(name).is_file()):
         return None
     if not there:

@@ -151,7 +151,7 @@ def _locate(path: str | Path) -> tuple[Path, str]:
     shipped = library.names("scenarios")
     if str(path) in shipped and not _is_file(file):
         return library.path("scenarios", str(path)), f"workloads/scenarios/{path}.toml"
-    if not _exists(file):
+    if not exists(file):
         hint = did_you_mean(str(path), shipped, "`fabricsim list scenarios` names the shipped ones")
         msg = f"{path}: there is no such file or shipped scenario; {hint}"
         raise InputError(msg)
@@ -159,10 +159,11 @@ def _locate(path: str | Path) -> tuple[Path, str]:
 
 
 def _is_file(file: Path) -> bool:
-    return _exists(file) and file.is_file()
+    return exists(file) and file.is_file()
 
 
-def _exists(file: Path) -> bool:
+def exists(file: Path) -> bool:
+    """Whether something of that name is there."""
     try:
         return file.exists()
     except (OSError, ValueError):  # such as a name that is too long, or one with a NUL
