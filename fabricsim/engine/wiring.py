@@ -18,7 +18,7 @@ from fabricsim.scenario.collectives import PAIRED
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -71,6 +71,8 @@ class Wiring:
     `world`: whose tables are filled.
     `choose`: what each collective call runs with.
     `moderation`: interrupt moderation of the NIC, in force where the transport uses interrupts.
+
+    `connections`: route of each connection so far.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Wiring:
         self.models: tuple[FlowModel, ...] = ()  # of each kind of hosts, if they have transports of their own
         self.choose = choose
         self.repairs = False
-        self._routes: dict[Connection, int] = {}
+        self.connections: dict[Connection, int] = {}
         self._templates: dict[tuple[int, int], tuple[Template, int]] = {}
         self._communicators: dict[tuple[str, tuple[int, ...], Choice], int] = {}
         self._groups: list[tuple[str, tuple[int, ...], Choice]] = []
@@ -112,17 +114,12 @@ class Wiring:
         """
         if self.folding is not None:
             keys = [self.folding.stand_in(key) for key in keys]
-        known = self._routes
+        known = self.connections
         new = [key for key in dict.fromkeys(keys) if key not in known]
         if new:
             first = self._add_routes(new, [self._path(key) for key in new])
             known.update(zip(new, range(first, first + len(new)), strict=True))
         return [known[key] for key in keys]
-
-    @property
-    def connections(self) -> Mapping[Connection, int]:
-        """Route of each connection so far."""
-        return self._routes
 
     def _path(self, key: Connection) -> Path:
         return self._ways.path(key.source, key.target, key.port, key.stripes)
@@ -161,7 +158,7 @@ class Wiring:
         """
         avoid = set(withdrawn)
         some = set().union(*self.routes_over(avoid).values(), self._moved)
-        changed = [route for key, route in self._routes.items() if route in some and self._renew_route(key, route)]
+        changed = [route for key, route in self.connections.items() if route in some and self._renew_route(key, route)]
         self._moved = {route for route in some if route in self._moved or route in changed} if avoid else set()
         return changed
 
@@ -178,7 +175,7 @@ class Wiring:
         platform.withdraw(known | over.keys())
         changed = [
             route
-            for key, route in self._routes.items()
+            for key, route in self.connections.items()
             if route in some
             and (route in self._moved or self._is_local(route, self._path(key), over))
             and self._renew_route(key, route)

@@ -59,6 +59,11 @@ class Platform:
     `seed`: of the ECMP hashes.
     `kinds`: of hosts, if they are not all alike.
     `reduces`: whether switches have an adapter each by which packets reach what adds them up.
+
+    `hosts`: how many there are. `endpoints`: GPUs and host memories together.
+    `nics`: how many there are; their nodes are the first of the network, host by host, then those in switches.
+    `nodes`: names of NICs and switches by node number; if a host has one NIC, that has the host's name and number.
+    `wires`: both directions of all cables; the number of a wire is that of its resource.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  what a platform is made of, in one place
@@ -75,7 +80,7 @@ class Platform:
     ) -> None:
         self.cluster = cluster
         self._ranks, self._per_host = cluster.ranks, cluster.gpus_per_host
-        self._endpoints = cluster.ranks + cluster.hosts
+        self.hosts, self.endpoints = cluster.hosts, cluster.ranks + cluster.hosts
         self.switch = switch
         self.costs = costs
         self.seed = seed
@@ -85,54 +90,30 @@ class Platform:
         ends = Ends(hosts, nics)
         network = network_of(fabric, ends)
         reducers = network.add_reducers(ends, link_rate) if reduces else {}
-        self._nics = ends.count + -(-len(reducers) // nics) * nics
+        self.nics = ends.count + -(-len(reducers) // nics) * nics
         self._reducer = {network.nodes[switch]: network.nodes[name] for switch, name in reducers.items()}
-        self._wires = freeze(network, link_rate, resources, fabric)
+        self.wires = freeze(network, link_rate, resources, fabric)
+        self.nodes = self.wires.nodes
         speed = cluster.host_speed.of(hosts, seed, "host speed")
         self.kinds = HostKinds(((cluster, costs),), [0] * hosts) if kinds is None else kinds
         self._hosts = Hosts(self.kinds, speed, resources)
         self.resources = resources.done()
-        self._given = {} if fabric.paths is None else read_given(fabric.paths, self._wires, hosts, nics)
+        self._given = {} if fabric.paths is None else read_given(fabric.paths, self.wires, hosts, nics)
         self._routing, self._fixed = fabric.routing, fabric.virtual_lanes > 1
-        self.router = self._around = self._route_over(self._wires, self._given)
+        self.router = self._around = self._route_over(self.wires, self._given)
         self.withdrawn: frozenset[int] = frozenset()
         lanes = fabric.virtual_lanes
-        self.lanes = VirtualLanes(self._wires, self.nics, lanes) if lanes > 1 else None
+        self.lanes = VirtualLanes(self.wires, self.nics, lanes) if lanes > 1 else None
         switching = self._list_switching()
-        self._switched, self._delays = switching, self._wires.propagation + switching
+        self._switched, self._delays = switching, self.wires.propagation + switching
         self._switching: list[int] = switching.tolist()
         self._delay: list[int] = self._delays.tolist()
         self._ways_out: dict[tuple[int, int | None, float, int, bool], list[Hop]] = {}  # of each kind of host
         self._ways_in: dict[tuple[int, int | None, float, int | None, bool], list[Hop]] = {}
 
-    @property
-    def hosts(self) -> int:
-        """How many hosts there are."""
-        return self.cluster.hosts
-
-    @property
-    def nics(self) -> int:
-        """How many NICs there are; their nodes are the first of the network, host by host, then those in switches."""
-        return self._nics
-
     def reducer(self, switch: int) -> int | None:
         """Give the node of the adapter inside of a switch; None if it has none."""
         return self._reducer.get(switch)
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """Names of NICs and switches by node number; where a host has one NIC, that has the host's name and number."""
-        return self._wires.nodes
-
-    @property
-    def wires(self) -> Wires:
-        """Both directions of all cables; the number of a wire is that of its resource."""
-        return self._wires
-
-    @property
-    def endpoints(self) -> int:
-        """GPUs and host memories together."""
-        return self._endpoints
 
     def host_memory(self, host: int) -> int:
         """Endpoint number of a host's memory."""
@@ -193,9 +174,9 @@ class Platform:
         `port`: distinguishes connections of one pair; ECMP hashes it.
         Raises SimulationError if there is no such endpoint, both are one, or no cable leads there.
         """
-        if not (0 <= source < self._endpoints > target >= 0):
-            self._require(source, self._endpoints)
-            self._require(target, self._endpoints)
+        if not (0 <= source < self.endpoints > target >= 0):
+            self._require(source, self.endpoints)
+            self._require(target, self.endpoints)
         if source == target:
             what = f"rank {source}" if source < self._ranks else f"the memory of host {self.host_of(source)}"
             msg = f"{what} cannot send to itself: nothing would cross a link; leave the message out"
@@ -279,7 +260,7 @@ class Platform:
         self.withdrawn, self._around = wires, self.router
         if wires:
             given = {pair: [way for way in ways if wires.isdisjoint(way)] for pair, ways in self._given.items()}
-            self._around = self._route_over(self._wires.without(wires), given)
+            self._around = self._route_over(self.wires.without(wires), given)
 
     def called(self, endpoint: int) -> str:
         """Name an endpoint for a reader, such as ``"rank 3 (host1)"``."""
@@ -350,7 +331,7 @@ class Platform:
 
     def _list_switching(self) -> NDArray[np.int64]:
         """Time that a full packet takes at the switch from which each wire leads, ps."""
-        stored = np.zeros(len(self._wires.rate))
+        stored = np.zeros(len(self.wires.rate))
         if self.switch.forwarding == "store-and-forward":
-            stored = np.rint(self.costs.packet / self._wires.rate * PS_PER_S)
+            stored = np.rint(self.costs.packet / self.wires.rate * PS_PER_S)
         return stored.astype(np.int64) + self.switch.latency
