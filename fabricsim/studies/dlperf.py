@@ -44,7 +44,7 @@ _FRAMEWORKS = {
     "MindSpore": _Framework(reduced=("job.overlap=none",), whole=True),
     "MxNet": _Framework(clips=False),
     "NVIDIA PyTorch": _Framework(optimizer="fused", reduced=_ALL_AT_ONCE, clips=False),
-    "NVIDIA TensorFlow": _Framework("separate", "separate", whole=True),
+    "NVIDIA TensorFlow": _Framework("separate", "separate"),
     "OneFlow": _Framework(whole=True),
     "PaddlePaddle": _Framework("mixed-operators"),
     "TensorFlow": _Framework("separate", reduced=_ALL_AT_ONCE, whole=True),
