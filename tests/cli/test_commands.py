@@ -209,6 +209,7 @@ def test_a_run_inside_one_host_has_a_picture_of_what_holds_it_there(fabricsim: F
 # ---- compare ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_compare_prints_a_row_per_transport_and_draws(fabricsim: Fabricsim, small: Path) -> None:
     code, out, err = fabricsim("compare", small.name, "--transport", TRANSPORTS, "-o", "new/folder")
 

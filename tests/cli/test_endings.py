@@ -106,6 +106,7 @@ def test_a_reader_that_has_gone_is_no_error(arguments: list[str]) -> None:
     assert run.returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device here that is always full")  # noqa: PTH110
 def test_an_output_without_room_is_said_and_not_a_traceback() -> None:
     command = [sys.executable, "-m", "fabricsim", "list", "models"]

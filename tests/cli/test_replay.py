@@ -32,6 +32,7 @@ def test_a_replay_says_what_was_captured_and_what_it_assumes(captured: str, fabr
     assert "Assumed: 1 of 16 ranks were captured (3); the others are assumed to do the same" in out
 
 
+@pytest.mark.slow
 def test_its_file_and_json_hold_the_same(captured: str, fabricsim: Fabricsim, small: Path) -> None:
     code, out, _ = fabricsim("replay", captured, *ON, "-o", "x.h5", "--json", "--against", "captured")
     assert code == 0
@@ -69,6 +70,7 @@ def test_fabrics_side_by_side(captured: str, fabricsim: Fabricsim, small: Path) 
     assert (small.parent / "what-if" / "comparison.png").is_file()
 
 
+@pytest.mark.slow
 def test_a_replay_against_another_fabric(captured: str, fabricsim: Fabricsim) -> None:
     code, out, _ = fabricsim("replay", captured, *ON, "--against", "dgx-h100", "--json")
     assert code == 0

@@ -47,6 +47,7 @@ def test_a_ring_that_does_not_divide_the_size_waits_for_its_largest_piece(n: int
     assert took == pytest.approx(turns * (n - 1) * (STAR + -(-1024 // n) / B), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "size"), CASES)
 def test_broadcast_in_one_chunk(n: int, size: int) -> None:
     took = measure(ideal_scenario(n), "broadcast", range(n), size)

@@ -41,6 +41,7 @@ def test_a_cancelled_transfer_gives_its_half_of_the_link_to_the_other() -> None:
     assert wires["switch0->host1"] == pytest.approx(0.25 * SECOND)
 
 
+@pytest.mark.slow
 def test_a_cancelled_transfer_of_packets_gives_its_bandwidth_back() -> None:
     env, fabric = _fabric(ideal_scenario(3, **FAST), "packet")
     size = SECOND // 1000  # 3052 packets

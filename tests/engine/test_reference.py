@@ -521,6 +521,7 @@ def test_an_idle_flow_starts_slowly_anew(idle_restart: int, first: int) -> None:
     assert first == 30 or sent[first] >= begin + 2 * (PACKET + DELAY + HEADER + DELAY)  # the first acknowledgement
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["new-reno", "cubic", "dctcp"])
 def test_a_restart_remembers_three_quarters_of_the_window(law: str) -> None:
     # RFC 2861, section 3: slow start may reach them again.
@@ -600,6 +601,7 @@ def test_what_fills_a_gap_is_acknowledged_at_once() -> None:
     assert [answer.time for answer in answers] == [again.time + PACKET + DELAY]
 
 
+@pytest.mark.slow
 def test_telemetry_says_what_each_link_had_sent() -> None:
     # The second packet follows the first without a gap, and finds both links just free: one packet was sent by then.
     builder = cases.two_hosts()

@@ -64,6 +64,7 @@ class TestInSmallPieces:
         assert list(listed(b'{"a": [' + deep + b"]}")) == [deep]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says"),
     [

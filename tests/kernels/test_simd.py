@@ -31,6 +31,7 @@ def _lowest(number: np.int64) -> int:
     return int(lowest_bit(number))
 
 
+@pytest.mark.slow
 @given(st.lists(_TIMES, min_size=2 * GROUP, max_size=2 * GROUP), st.integers(0, GROUP), _TIMES)
 def test_times_are_parted(drawn: list[int], first: int, time: int) -> None:
     times = np.array(drawn, np.int64)
@@ -40,6 +41,7 @@ def test_times_are_parted(drawn: list[int], first: int, time: int) -> None:
     assert later == earliest_from(times, first, time) == min([NEVER, *(other for other in group if other >= time)])
 
 
+@pytest.mark.slow
 @given(st.lists(_KEYS, min_size=2 * BLOCK, max_size=2 * BLOCK), st.integers(0, BLOCK), _KEYS)
 def test_lesser_keys_are_counted(drawn: list[int], first: int, key: int) -> None:
     keys = np.array(drawn, np.int32)

@@ -12,6 +12,7 @@ from fabricsim.engine.packet.kernels.net import Net
 from fabricsim.records.packet import BUCKET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [5, 1 << 24, 1 << 32], ids=["ties", "longest of short keys", "long"])
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 17, 48, 49, 128, 1000, 40_000])
 def test_keys_are_sorted(count: int, window: int) -> None:

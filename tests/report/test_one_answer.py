@@ -65,6 +65,7 @@ def test_a_captured_job_has_one_answer(traces: Path, name: str) -> None:
     assert_one_answer(pipeline.replay(loaded, rebuilt, trace.form))
 
 
+@pytest.mark.slow
 def test_the_trace_that_ships_has_one_answer() -> None:
     trace = read([library.trace(Path("dlrm-v100"))])
     rebuilt = rebuild(trace)

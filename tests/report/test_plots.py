@@ -161,6 +161,7 @@ def test_comparison_labels_speed_up_over_the_slowest() -> None:
     assert labels[1].endswith(f"({slow.iteration / fast.iteration:.2f}x)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", [3.3, 7.0])
 def test_speed_ups_of_a_comparison_fit_beside_their_bars(wide: float) -> None:
     runs = [factory.pipeline(slow=8), factory.pipeline(transport="rdma-100g")]

@@ -124,6 +124,7 @@ def sent(recorded: RunRecord) -> TrafficRecord:
     )
 
 
+@pytest.mark.slow
 def test_a_traffic_run_is_read_as_it_was_written(sent: TrafficRecord, tmp_path: Path) -> None:
     write(sent, tmp_path / "x.h5")
 

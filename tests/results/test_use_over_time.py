@@ -22,6 +22,7 @@ END, LINKS = 12, 3
 CALL = st.tuples(st.integers(0, LINKS), st.integers(0, END - 1), st.integers(0, END), st.sampled_from([0.25, 0.5, 1.0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [2**53, 3 * END, 1])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=st.lists(CALL, min_size=1, max_size=20))

@@ -90,6 +90,7 @@ def test_the_same_seed_gives_the_same_interval_and_another_one_another(ten: Unce
     assert uncertainty(loaded, 10, seed=1).low != ten.low
 
 
+@pytest.mark.slow
 def test_shares_add_up_and_are_ordered(ten: Uncertainty) -> None:
     influences = ten.influences
 

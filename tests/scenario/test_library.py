@@ -39,6 +39,7 @@ NEEDS = {  # what a model, GPU or fabric cannot do without
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name"), [pair for pair in ALL if pair[0] not in {"traffic", "traces", "prices"}], ids=lambda value: value
 )

@@ -72,6 +72,7 @@ def test_every_program_agrees_with_the_formulas(study: Validation) -> None:
     assert all(point["agree"] for point in study.summary["points"])
 
 
+@pytest.mark.slow
 def test_longer_sequences_make_larger_messages_of_activations_alone(study: Validation) -> None:
     for scheme in ("tensor", "pipeline"):
         largest = [max(row["largest_bytes"] for row in point["volumes"]) for point in of(study, "sequence", scheme)]

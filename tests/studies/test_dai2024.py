@@ -145,6 +145,7 @@ def test_heads_that_two_ranks_cannot_share_are_left_out() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_pipelines_that_cannot_share_the_layers_are_left_out() -> None:
     found = dai2024.find(Assumptions(nodes=(2, 8), families=("gpt2-large",), scalings=(STRONG,)))
 
@@ -160,6 +161,7 @@ def findings() -> dai2024.Findings:
     return dai2024.find(SMALL)
 
 
+@pytest.mark.slow
 def test_every_point_runs_on_every_transport(findings: dai2024.Findings) -> None:
     assert set(findings.outcomes) == set(points(SMALL))
     assert {tuple(run) for run in findings.outcomes.values()} == {dai2024.TRANSPORTS}
@@ -195,10 +197,12 @@ def test_figures_follow_from_the_outcomes(findings: dai2024.Findings) -> None:
     assert findings.figures["data_parallel_all_reduce_share"] == pytest.approx(100 * max(shares))
 
 
+@pytest.mark.slow
 def test_jobs_do_not_change_the_findings(findings: dai2024.Findings) -> None:
     assert dai2024.find(SMALL, jobs=2) == findings
 
 
+@pytest.mark.slow
 def test_what_is_known_is_not_run_again(findings: dai2024.Findings, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[int] = []
 

@@ -46,6 +46,7 @@ def test_point_to_point_time_from_1_kib(study: Validation, network: str) -> None
     assert max(abs(row.relative_error or 0) for row in compared) < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["10GbE", "100G InfiniBand"])
 def test_small_all_reduces_are_reported_with_their_error(study: Validation, network: str) -> None:
     compared = rows(study, f"{network} all-reduce time")

@@ -45,6 +45,7 @@ def priced(prices: PriceList, hosts: int, fabric: str) -> Bill:
     return bill_of(found.scenario, prices)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(half=st.integers(1, 6), host=st.sampled_from([1, 3, 20]), between=st.sampled_from([1, 3, 30, 200]))
 def test_a_fat_tree_costs_what_its_closed_counts_say(prices: PriceList, half: int, host: int, between: int) -> None:

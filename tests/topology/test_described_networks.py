@@ -170,6 +170,7 @@ def test_they_are_fabrics_of_scenarios(tmp_path: Path) -> None:
     assert len(network.links) == 5
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["json", "yaml", "yml"]), st.data())
 def test_cut_and_changed_files_end_in_one_error_or_none(
     tmp_path_factory: pytest.TempPathFactory, form: str, data: st.DataObject

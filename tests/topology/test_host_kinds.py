@@ -46,6 +46,7 @@ def test_a_message_takes_the_time_of_its_transport() -> None:
     assert time(_fabric(OLD), 0, 4) == time(_fabric("transport=ipoib-100g"), 0, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 def test_all_hosts_of_another_kind_are_a_cluster_of_that_kind(engine: str) -> None:
     changed = ["cluster.gpu=v100-sxm2-16gb", "cluster.gpudirect=false", "cluster.nic.pcie.generation=3"]

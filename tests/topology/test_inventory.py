@@ -104,6 +104,7 @@ def test_more_kinds_of_switches_than_colours_and_marks_are_all_drawn() -> None:
     assert len({str(dots.get_label()) for dots in axes.collections}) == 17
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [3.3, 7.0])
 @pytest.mark.parametrize(
     ("fabric", "named"),

@@ -117,6 +117,7 @@ def test_host_memories_are_endpoints_after_the_ranks() -> None:
     assert _names(platform, 6, 7) == ["host0->switch0", "switch0->host1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cluster", "transport", "fabric"),
     [

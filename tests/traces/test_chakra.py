@@ -299,6 +299,7 @@ def test_the_linked_capture(traces: Path) -> None:
     assert "what waits for 7 of 7 communications" in recording.missing
 
 
+@pytest.mark.slow
 def test_the_same_capture_in_json(traces: Path) -> None:
     names = ["chakra/feeder_tests_trace.tar.gz", "chakra/json_trace.tar.gz"]
     et, in_json = (read([traces / name], only="*/chakra.0.*").recordings[0] for name in names)

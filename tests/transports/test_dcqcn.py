@@ -134,6 +134,7 @@ def test_catching_up_does_what_ticking_timers_would_have_done(
         assert flow.alpha == pytest.approx(model.alpha, rel=1e-11)
 
 
+@pytest.mark.slow
 def test_a_flow_starts_at_line_rate_and_no_timer_runs_before_the_first_cnp(begin: Begin) -> None:
     flow, law = begin(GATED)
     dcqcn.advance(flow, law, 10**18)

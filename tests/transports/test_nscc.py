@@ -80,6 +80,7 @@ def test_the_first_window_is_one_and_a_half_bandwidth_delay_products() -> None:
     assert flow.window == 20.0
 
 
+@pytest.mark.slow
 def test_without_mark_below_the_target_the_increase_is_in_proportion_to_the_room(begin: Begin) -> None:
     flow, law = begin(20.0)
     acknowledge(flow, law, 9, 3 * US)  # more than GATHER packets: added at once

@@ -70,6 +70,7 @@ def test_a_sharded_pass_slows_by_its_gathers() -> None:
     assert found[1.5] - found[1.0] == pytest.approx(0.5 / HIDDEN * layer, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffers", [True, False])
 def test_kernels_slow_by_the_bytes_of_user_buffers_and_beside_nccl_all_along(*, buffers: bool) -> None:
     degrees = "job.parallelism={context=1, data=4, tensor=2, sequence_parallel=true}"

@@ -237,6 +237,7 @@ def test_old_trees_reduce_all_before_they_broadcast() -> None:
     assert line("2.8", "simple") == (1, 1)
 
 
+@pytest.mark.slow
 def test_constants_are_read_with_the_module() -> None:
     """Not when they are first asked for: msgspec crashes if two threads look at a class for the first time at once."""
     code = "from fabricsim.collectives.nccl import tuning; tuning.msgspec = None; print(tuning.tuning('2.18').version)"

@@ -35,6 +35,7 @@ def test_dlrm_on_eight_v100_takes_what_it_took(traces: Path) -> None:
         assert transfer.replayed == pytest.approx(transfer.captured, rel=0.25)
 
 
+@pytest.mark.slow
 def test_resnet_on_two_a100_takes_what_it_took(traces: Path) -> None:
     capture, summary = replayed(traces / "kineto" / "nccl_parser_config_nccl_data.json.gz", "dgx-a100")
     assert summary["steps"] == 3
