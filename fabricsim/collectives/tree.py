@@ -1,4 +1,4 @@
-"""Double and single binary tree all-reduce, as NCCL builds them over hosts.
+"""Double binary tree all-reduce, as NCCL builds it over hosts.
 
 P. Sanders, J. Speck and J. L. Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
 Parallel Computing 35 (2009). Each of two trees carries half of the data; who has children in one has none in the
@@ -9,10 +9,6 @@ host, and up and down at once (``runTreeSplit`` of src/device/all_reduce.h).
 With ``a`` seconds per message, depth ``d`` of the deeper tree and ``c`` chunks, on ``n`` ranks: at least ``2 d a``,
 and ``2 S / B`` where the ``c`` are many; Jeaugey, "Massively scale your deep learning training with NCCL 2.4" (2019)
 gives ``2 log2(n) a + 2 S / B``.
-
-Single tree, as NCCL runs it on a call with one channel: of its two trees each channel has one. All data goes up and
-down the first tree, so that a host with two below it sends and receives three times the data: at least ``2 d a`` and
-``3 S / B``.
 """
 
 from __future__ import annotations
@@ -107,22 +103,7 @@ def all_reduce(group: Group, *, split: bool = False) -> Template:
     return builder.build()
 
 
-def split_single_all_reduce(group: Group) -> Template:
-    """Take a tree in which one member of a host talks to the parent and another to the children."""
-    return single_all_reduce(group, split=True)
-
-
-def single_all_reduce(group: Group, *, split: bool = False) -> Template:
-    """All of the data up and down one tree."""
-    builder = Builder(len(group.hosts), shards=1, strands=2)
-    hung = dict(enumerate(over_hosts(group.on_host, binary_parents(len(group.on_host)), split=split)))
-    add_tree(builder, hung, 0, 0, 1)
-    return builder.build()
-
-
 ALGORITHM = (
-    Algorithm("single_tree", {"all_reduce": single_all_reduce}, by_host=True, striped=True),
-    Algorithm("split_single_tree", {"all_reduce": split_single_all_reduce}, by_host=True, striped=True),
     Algorithm("tree", {"all_reduce": all_reduce}, by_host=True, striped=True),
     Algorithm("split_tree", {"all_reduce": split_all_reduce}, by_host=True, striped=True),
 )
