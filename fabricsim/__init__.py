@@ -53,19 +53,29 @@ __all__ = [
 ]
 
 _HOMES = {
-    name: module
-    for module, names in {
-        "fabricsim.engine.completions": "Replay",
-        "fabricsim.engine.fabric": "Fabric Transfer",
-        "fabricsim.engine.packet.recorder": "Watch",
-        "fabricsim.errors": "FabricsimError InputError ResultError ScenarioError SimulationError TraceError",
-        "fabricsim.run.pipeline": "load program simulate",
-        "fabricsim.run.result": "Result TrafficResult",
-        "fabricsim.run.verbs": "bench compare read replay traffic write",
-        "fabricsim.scenario.scenario": "Scenario",
-        "fabricsim.workload.program": "Program",
-    }.items()
-    for name in names.split()
+    "Fabric": "fabricsim.engine.fabric",
+    "FabricsimError": "fabricsim.errors",
+    "InputError": "fabricsim.errors",
+    "Program": "fabricsim.workload.program",
+    "Replay": "fabricsim.engine.completions",
+    "Result": "fabricsim.run.result",
+    "ResultError": "fabricsim.errors",
+    "Scenario": "fabricsim.scenario.scenario",
+    "ScenarioError": "fabricsim.errors",
+    "SimulationError": "fabricsim.errors",
+    "TraceError": "fabricsim.errors",
+    "TrafficResult": "fabricsim.run.result",
+    "Transfer": "fabricsim.engine.fabric",
+    "Watch": "fabricsim.engine.packet.recorder",
+    "bench": "fabricsim.run.verbs",
+    "compare": "fabricsim.run.verbs",
+    "load": "fabricsim.run.pipeline",
+    "program": "fabricsim.run.pipeline",
+    "read": "fabricsim.run.verbs",
+    "replay": "fabricsim.run.verbs",
+    "simulate": "fabricsim.run.pipeline",
+    "traffic": "fabricsim.run.verbs",
+    "write": "fabricsim.run.verbs",
 }
 """Module that defines each public name."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class _Shown:
         raise NotImplementedError
 
     def _record(self) -> record.RunRecord | traffic.TrafficRecord:
-        return cast("record.RunRecord | traffic.TrafficRecord", self)
+        raise NotImplementedError
 
 
 class Result(_Shown, record.RunRecord):
@@ -148,6 +148,9 @@ class Result(_Shown, record.RunRecord):
 
         return brief_text(self.summary())
 
+    def _record(self) -> record.RunRecord:
+        return self
+
 
 class TrafficResult(_Shown, traffic.TrafficRecord):
     """One run of a traffic matrix."""
@@ -172,6 +175,9 @@ class TrafficResult(_Shown, traffic.TrafficRecord):
         from fabricsim.report.traffic_text import traffic_text  # noqa: PLC0415  imports rich
 
         return traffic_text(self.summary())
+
+    def _record(self) -> traffic.TrafficRecord:
+        return self
 
 
 def shown(result: record.RunRecord | traffic.TrafficRecord) -> Result | TrafficResult:
