@@ -27,7 +27,7 @@ from fabricsim.results.result import LinkRecord
 from fabricsim.results.traffic import Matrix, ResourceUse
 from fabricsim.run.result import TrafficResult
 from fabricsim.scenario import library
-from fabricsim.scenario.load import exists
+from fabricsim.scenario.source import exists
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.traffic import load_sizes
 from fabricsim.transports import flow_model

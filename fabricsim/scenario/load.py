@@ -26,7 +26,7 @@ from fabricsim.scenario.fabric import file_keys
 from fabricsim.scenario.include import Includer, anchored, digests, extended, names_to_includes, overlay, override
 from fabricsim.scenario.partial import Partial
 from fabricsim.scenario.scenario import Scenario
-from fabricsim.scenario.source import parse, read_text
+from fabricsim.scenario.source import exists, parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.toml_text import lines, settings
 from fabricsim.scenario.tree import TreeNode, build, plain, where
@@ -160,14 +160,6 @@ def _locate(path: str | Path) -> tuple[Path, str]:
 
 def _is_file(file: Path) -> bool:
     return exists(file) and file.is_file()
-
-
-def exists(file: Path) -> bool:
-    """Whether something of that name is there."""
-    try:
-        return file.exists()
-    except (OSError, ValueError):  # such as a name that is too long, or one with a NUL
-        return False
 
 
 def _extended(tree: TreeNode, met: list[tuple[Path, str]], includer: Includer) -> TreeNode:

@@ -20,6 +20,14 @@ LONGEST_LINE = 4096
 _PLACE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
+def exists(file: Path) -> bool:
+    """Whether something of that name is there."""
+    try:
+        return file.exists()
+    except (OSError, ValueError):  # such as a name that is too long, or one with a NUL
+        return False
+
+
 def read_text(path: Path, label: str = "") -> str:
     """Read a text file.
 
