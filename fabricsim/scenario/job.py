@@ -111,8 +111,9 @@ class Job(Spec):
     ``products`` is the precision of the products with weights of layers (Transformer Engine's ``fp8_autocast``): scaled
     per tensor (``"fp8"``) or per block (``"mxfp8"``, ``"nvfp4"``). The scale of a tensor comes from earlier iterations,
     or with ``scaling = "current"`` from the tensor itself, which is read once more for it. All else, logits too, stays
-    in ``precision``, and so does attention without ``attention_products``. With ``adapters`` the weights of the model
-    are frozen, and those in ``products`` kept as such.
+    in ``precision``, and so does attention without ``attention_products``. With ``activation_input`` the input of
+    SwiGLU is kept in 8 bits, and turned back before its gradient (``activation_func_fp8_input_store`` of Megatron-LM).
+    With ``adapters`` the weights of the model are frozen, and those in ``products`` kept as such.
 
     ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
     ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
@@ -158,6 +159,7 @@ class Job(Spec):
     products: Literal["fp8", "mxfp8", "nvfp4"] | None = None
     scaling: Literal["delayed", "current"] = "delayed"
     attention_products: Literal["fp8"] | None = None
+    activation_input: Literal["fp8"] | None = None
     adapters: Adapters | None = None
     schedule: Annotated[str, NameIn(SCHEDULES)] = "1f1b"
     overlap: Literal["none", "ddp"] = "none"

@@ -231,6 +231,11 @@ def _narrow(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.scaling", "is how products in 8 bits find scales of tensors", 'set job.products = "fp8"')
     if job.attention_products and job.attention != "fused":
         yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
+    if job.activation_input and job.model.family != "llama":
+        yield Mistake("job.activation_input", "is that of SwiGLU, which models of family llama have", "leave it out")
+    if job.activation_input and job.recompute not in ("none", "selective"):
+        problem = f"is not kept if {job.recompute!r} repeats it"
+        yield Mistake("job.activation_input", problem, 'set job.recompute to "none" or "selective"')
 
 
 def _packed(job: Job) -> Iterator[Mistake]:

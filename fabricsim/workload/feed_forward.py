@@ -37,8 +37,23 @@ def network(tape: Tape, job: Job, tokens: int, inner: int) -> None:
 
 def activation(tape: Tape, job: Job, elements: int) -> None:
     """Record the activation: SwiGLU of a Llama, GELU with the bias otherwise."""
-    if job.model.family == "llama":
+    if job.model.family == "llama" and job.activation_input is not None:
+        _swiglu_of_kept(tape, elements)
+    elif job.model.family == "llama":
         tape.stream("SwiGLU", elements, Pass(2, 1), Pass(3, 2), stored=2 * tape.width, kernel="function")
     else:
         gelu = (Pass(1, 1), Pass(2, 1), Pass(1, 0, weight=True))
         tape.stream("bias-GELU", elements, *gelu, stored=tape.width, kernel="function")
+
+
+def _swiglu_of_kept(tape: Tape, elements: int) -> None:
+    """Record a SwiGLU whose input is kept in 8 bits: turned into these beside it, and back before its gradient.
+
+    Each way is a kernel of its own, ``input.to(...)`` of ``SwiGLUFunction`` (NVIDIA/Megatron-LM,
+    megatron/core/fusions/fused_bias_swiglu.py).
+    """
+    inputs, kept = 2 * elements, 1
+    narrow, widen = (Operation(f"{way} SwiGLU input", 0, inputs * (tape.width + kept)) for way in ("narrow", "widen"))
+    tape.step([narrow], [], inputs * kept)
+    tape.stream("SwiGLU", elements, Pass(2, 1), Pass(3, 2), kernel="function")
+    tape.step([], [widen])

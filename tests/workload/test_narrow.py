@@ -192,3 +192,29 @@ def test_a_large_product_takes_the_time_of_its_rate() -> None:
 def test_a_gpu_without_them_says_so() -> None:
     with pytest.raises(ScenarioError, match="has no peak for 'fp8'"):
         load("recipes", ["cluster.gpu.include=a100-sxm-80gb", "job.products=fp8"])
+
+
+def test_an_input_of_swiglu_is_kept_in_eight_bits_by_a_kernel_each_way() -> None:
+    jobs = job_of("job.recompute=none"), job_of("job.recompute=none", "job.activation_input=fp8")
+
+    plain, narrow = (block_work(stage_blocks(job.model, 1)[0][1], job) for job in jobs)
+    forward, backward = ([item for item in items if isinstance(item, Operation)] for items in (narrow.forward, narrow.backward))
+    names, back = ([item.name for item in items] for items in (forward, backward))
+    inputs = next(item.traffic for item in forward if item.name == "SwiGLU") // 3  # reads two, writes one, of two bytes
+
+    assert plain.stored - narrow.stored == inputs
+    assert names.index("narrow SwiGLU input") + 1 == names.index("SwiGLU")
+    assert back.index("widen SwiGLU input") + 1 == back.index("SwiGLU gradient")
+    assert [item.traffic for item in (*forward, *backward) if item.name.endswith("SwiGLU input")] == [3 * inputs] * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (("job.recompute=full",), "is not kept if 'full' repeats it"),
+        (("job.model.include=gpt3-175b",), "which models of family llama have"),
+    ],
+)
+def test_only_a_kept_input_of_swiglu_is_narrow(settings: tuple[str, ...], problem: str) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        load("recipes", [*SETTINGS, "job.activation_input=fp8", *settings])
