@@ -198,7 +198,8 @@ def test_an_input_of_swiglu_is_kept_in_eight_bits_by_a_kernel_each_way() -> None
     jobs = job_of("job.recompute=none"), job_of("job.recompute=none", "job.activation_input=fp8")
 
     plain, narrow = (block_work(stage_blocks(job.model, 1)[0][1], job) for job in jobs)
-    forward, backward = ([item for item in items if isinstance(item, Operation)] for items in (narrow.forward, narrow.backward))
+    passes = narrow.forward, narrow.backward
+    forward, backward = ([item for item in items if isinstance(item, Operation)] for items in passes)
     names, back = ([item.name for item in items] for items in (forward, backward))
     inputs = next(item.traffic for item in forward if item.name == "SwiGLU") // 3  # reads two, writes one, of two bytes
 

@@ -69,6 +69,11 @@ _NEMO, _TUNING = "24.", "llama2_70b_lora"
 # Attention in 8 bits: FP8_DPA=1 of that fine-tuning (config_common.sh), and of Llama 3.1 8B what reads
 # config_common_fp8attn.sh, single hosts in 4 bits and those of HPE; context parallelism keeps F16 there elsewhere
 _EIGHT = "v5.1 HPE, llama31_8b"
+# Inputs of SwiGLU in 8 bits: FP8_ACT=1 of that fine-tuning with one GPU per sequence on H200, B200 and GB200 (config_
+# DGXB200_1x8x1xtp1pp1cp1.sh, config_GB200_2x4x1xtp1pp1cp1.sh of GigaComputing in v5.0; of Dell, 1x8 H200 and 2x8 B200,
+# in v5.1), and in 4 bits on B200 (four hosts, context 4); not with more GPUs (config_GB200_36x4x1xtp1pp1cp8.sh), nor
+# on B300 and GB300, which have the memory (config_DGXB300_1x8x1xtp1pp1cp1.sh of Dell)
+_SMALL = ("h200", "b200", "gb200")
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 TABLES = ("dgxc", "megatron-bridge")
 
@@ -219,6 +224,8 @@ def _narrow(record: np.void, context: int) -> list[str]:
         lines.append("job.attention_products=fp8")
     if tuning and context > 1:
         lines.append("job.parallelism.context_method=ulysses")
+    if tuning and str(record["gpu"]) in _SMALL and (context == 1 or precision == "nvfp4"):
+        lines.append("job.activation_input=fp8")
     return lines
 
 
