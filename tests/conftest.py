@@ -22,6 +22,8 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.register_profile("quick", deadline=None, max_examples=40)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+_compiling: list[subprocess.Popen[bytes]] = []
+
 # Tables are as wide as it says; pytest-xdist sets it for its workers.
 os.environ.pop("COLUMNS", None)
 
@@ -52,22 +54,25 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses = workers
         # A worker keeps to neighbouring tests, which share fixtures, until another has none left.
         config.option.dist = "worksteal"
-        _compile_kernels()
+        _compiling.extend(_compile_kernels())
 
 
-def _compile_kernels() -> None:
-    """Fill the cache of compiled kernels, so that not every worker compiles them."""
+def _compile_kernels() -> list[subprocess.Popen[bytes]]:
+    """Begin to fill the cache of compiled kernels, while workers collect tests; who needs one waits for it."""
     if os.environ.get("NUMBA_DISABLE_JIT"):
-        return
+        return []
     from fabricsim.jit.compile import is_compiled  # noqa: PLC0415  imports numba
 
     run = (
         "import sys; from fabricsim.run.pipeline import load, simulate; simulate(load('gpt2-medium-dp', sys.argv[1:]))"
     )
-    missing = [name for name in ("flow", "packet") if not is_compiled(name)]
-    engines = [subprocess.Popen([sys.executable, "-c", run, f"engine={name}"]) for name in missing]  # noqa: S603  our own code
-    codes = [engine.wait() for engine in engines]
-    if any(codes):
+    missing = [name for name in ("packet", "flow") if not is_compiled(name)]
+    return [subprocess.Popen([sys.executable, "-c", run, f"engine={name}"]) for name in missing]  # noqa: S603  our own code
+
+
+def pytest_unconfigure() -> None:
+    """Say so if kernels did not compile, if no test has."""
+    if any(engine.wait() for engine in _compiling):
         pytest.exit("kernels do not compile", returncode=1)
 
 

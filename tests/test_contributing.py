@@ -77,6 +77,7 @@ def test_pytest_takes_the_options_of_a_command(command: str) -> None:
         "-m",
         *shlex.split(command),
         "--collect-only",
+        *(["--cov-report="] if "--cov" in command else []),  # a report reads all files
         "-p",
         "no:cacheprovider",
         "-W",
