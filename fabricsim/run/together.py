@@ -76,7 +76,8 @@ def _flows(scenario: Scenario, traffic: Background) -> NDArray[np.void]:
     matrix = read(name) or request(name, scenario, ranks=len(ranks), **asked)  # type: ignore[arg-type]
     flows = matrix.flows.copy()
     for end in ("source", "target"):
-        flows[end] = np.array(ranks)[flows[end]]
+        place: NDArray[np.int64] = flows[end]
+        flows[end] = np.array(ranks)[place]
     return flows
 
 

@@ -64,7 +64,11 @@ class Detours:
         if way is None:
             return shortest
         if self._by_load:
-            way = min((shortest, way), key=lambda each: len(each) * int(self._load[each].max()))
+            way = min((shortest, way), key=self._waiting)
             self._load[way] += 1
             self._chosen[source, target, key] = way
         return way
+
+    def _waiting(self, way: list[int]) -> int:
+        """Weigh a way by its wires and the routes over the fullest of them (UGAL)."""
+        return len(way) * int(self._load[way].max())

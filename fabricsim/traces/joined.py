@@ -141,7 +141,8 @@ def _launched(recording: Recording) -> list[int]:
     """Give the indices of communications in the order in which the host launched them."""
     nodes, edges = recording.nodes, recording.edges
     times: NDArray[np.int64] = nodes["start"].copy()
-    launches = edges[nodes["kind"][edges["before"]] == LAUNCH]
+    kind: NDArray[np.int64] = nodes["kind"][edges["before"]]
+    launches = edges[kind == LAUNCH]
     times[launches["after"]] = nodes["start"][launches["before"]]
     messages = np.flatnonzero(nodes["kind"] == COMMUNICATION)
     ordered: list[int] = messages[np.argsort(times[messages], kind="stable")].tolist()

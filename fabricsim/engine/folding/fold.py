@@ -127,7 +127,8 @@ def _out_of_order(
     Which are images of one another is then open, unless each group stands for itself.
     """
     calls, _, _ = pairs(program.ops["call"][joins.ops], joins.number)
-    odd = np.unique(program.calls.kind[calls[1:][calls[1:] == calls[:-1]]])
+    doubled: NDArray[np.int64] = calls[1:][calls[1:] == calls[:-1]]
+    odd = np.unique(program.calls.kind[doubled])
     layouts = {places[program.calls.kinds[kind]][0] for kind in odd.tolist()}
     return {layout: APART for layout in layouts if apart.get(layout) != APART}
 

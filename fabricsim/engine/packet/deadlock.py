@@ -20,6 +20,8 @@ from fabricsim.records.packet import CHUNK, CLASS_SHIFT, CLASSES, CREDIT_BYTES, 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from fabricsim.engine.packet.state import PacketState
 
 
@@ -74,7 +76,8 @@ def _circle(waits: dict[_Lane, set[_Lane]]) -> list[_Lane]:
 def _held_up(network: PacketState) -> Iterator[_Lane]:
     """Yield the lanes of switches whose first packet is paused or short of credits."""
     ports, queues = network.ports, network.queues.reshape(-1, CLASSES)
-    at_switches = network.nodes["kind"][network.links["source"][ports["link"]]] != HOST
+    source: NDArray[np.int64] = network.links["source"][ports["link"]]
+    at_switches = network.nodes["kind"][source] != HOST
     waiting = (queues["count"] > 0) & at_switches[:, None]
     for port, number in np.argwhere(waiting).tolist():
         paused = int(ports["paused"][port]) >> number & 1

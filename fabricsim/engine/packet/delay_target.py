@@ -67,7 +67,9 @@ class DelayTargets:
         passed = np.concatenate([[0.0], np.cumsum(self._network.stages["ps_per_byte"])])
         hosts = np.zeros(len(flows))
         for first, count in (("first_stage", "stages"), ("first_exit", "exits")):
-            hosts += passed[flows[first] + flows[count]] - passed[flows[first]]
+            begin: NDArray[np.int64] = flows[first]
+            end: NDArray[np.int64] = begin + flows[count]
+            hosts += passed[end] - passed[begin]
         times = flows["base_rtt"] + self._law.stacks + np.floor(self._law.payload * hosts)
         return np.where(flows["first_link"] == NONE, 0.0, times)
 

@@ -39,7 +39,8 @@ def build(platform: Platform, scenario: Scenario) -> PacketState:
     nodes["kind"] = np.where(np.arange(len(nodes)) < hosts, HOST, SWITCH)
     nodes["number"] = np.where(nodes["kind"] == HOST, np.arange(len(nodes)), np.arange(len(nodes)) - hosts)
     nodes["port"] = NONE
-    nodes["port"][links["source"][ports["link"][-hosts:]]] = np.arange(len(ports) - hosts, len(ports))
+    nics: NDArray[np.int64] = ports["link"][-hosts:]
+    nodes["port"][links["source"][nics]] = np.arange(len(ports) - hosts, len(ports))
     if switch.buffer is not None and switch.buffer.shared is not None:
         nodes["buffer"][hosts:] = switch.buffer.shared
     nodes["accounts"] = switch.pfc is not None or switch.credits is not None
@@ -122,8 +123,9 @@ def _ports(
     ports["classes"] = switch.classes
     ports["trimming"][: len(of_switches)] = switch.trimming
     ports["mark_late"][: len(of_switches)] = switch.ecn is not None and switch.ecn.at == "dequeue"
-    own = ports["link"][managed[ports["link"]]]
-    links["port"][own] = np.flatnonzero(managed[ports["link"]])
+    link: NDArray[np.int64] = ports["link"]
+    own = managed[link]
+    links["port"][link[own]] = np.flatnonzero(own)
     queues = table(len(ports) * CLASSES, QUEUE)
     queues["alpha"] = np.inf
     if switch.buffer is not None and switch.buffer.shared is not None:

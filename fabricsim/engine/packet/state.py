@@ -167,7 +167,8 @@ class PacketState(Net):
 
     def _share_buffers(self) -> None:
         """Bound what classes may take from the shared buffers of their nodes, but for lossless ones."""
-        buffers = self.nodes["buffer"][self.links["source"][self.ports["link"]]]
+        source: NDArray[np.int64] = self.links["source"][self.ports["link"]]
+        buffers = self.nodes["buffer"][source]
         shared = (self.queues["lossless"] == 0) & (np.repeat(buffers, CLASSES) > 0)
         self.queues["shared"] = shared
         self.queues["alpha"][~shared] = np.inf

@@ -194,7 +194,8 @@ def threads_of(result: RunRecord, some: NDArray[np.int64]) -> NDArray[np.int64]:
     of_kind = np.array([places[kind.dimension] for kind in result.calls.kinds], np.int64)
     place = np.where(ops["kind"] == HOST, _OF_RANKS.index(HOST_THREAD), ops["stream"] != MAIN_STREAM).astype(np.int64)
     collective = ops["kind"] == COLLECTIVE
-    place[collective] = of_kind[result.calls.kind[ops["call"][collective]]]
+    calls: NDArray[np.int64] = ops["call"][collective]
+    place[collective] = of_kind[result.calls.kind[calls]]
     stream = (ops["rank"] - ops["rank"].min(initial=_MOST_RANKS)) * np.int64(len(bases)) + place
     order = _by_start(stream, spans["start"])
     group = np.cumsum(np.diff(stream[order], prepend=stream[order[:1]]) != 0)

@@ -231,17 +231,20 @@ class _Timed:
         Work may begin before the call that launches it has returned.
         """
         edges = self.stated
-        ends_wait = self.device[edges["before"]] & (self.nodes["kind"][edges["after"]] == WAIT)
-        launches = self.nodes["kind"][edges["before"]] == LAUNCH
-        edges["on_start"] |= launches & (self.start[edges["after"]] < self.end[edges["before"]])
+        before: NDArray[np.int64] = edges["before"]
+        after: NDArray[np.int64] = edges["after"]
+        ends_wait = self.device[before] & (self.nodes["kind"][after] == WAIT)
+        launches = self.nodes["kind"][before] == LAUNCH
+        edges["on_start"] |= launches & (self.start[after] < self.end[before])
         return edges[~ends_wait], edges[ends_wait]
 
     def _chain(self, place: NDArray[np.int64]) -> NDArray[np.void]:
         """Let each node follow the one before it in its lane."""
         early, late = place[:-1], place[1:]
         same = self.nodes["lane"][early] == self.nodes["lane"][late]
-        edges = _edges(early[same], late[same])
-        edges["on_start"] = self.start[edges["after"]] < self.end[edges["before"]]
+        before, after = early[same], late[same]
+        edges = _edges(before, after)
+        edges["on_start"] = self.start[after] < self.end[before]
         return edges
 
     def _hand_overs(self) -> NDArray[np.void]:
@@ -263,7 +266,8 @@ class _Timed:
     @cached_property
     def launches(self) -> NDArray[np.void]:
         """Edges from calls of the host to what they launch."""
-        edges: NDArray[np.void] = self.stated[self.nodes["kind"][self.stated["before"]] == LAUNCH]
+        kind: NDArray[np.int64] = self.nodes["kind"][self.stated["before"]]
+        edges: NDArray[np.void] = self.stated[kind == LAUNCH]
         return edges
 
     @cached_property

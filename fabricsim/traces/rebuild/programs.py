@@ -279,7 +279,8 @@ class _Weaver:
             chosen = [marked[index].index(number) for number in numbers]
             ops[place] = self.first[max(rank, 0)] + self.strands[max(rank, 0)].steps[chosen]
             steps = self.trace.recordings[index].steps[chosen]
-            times[place] = steps["end"] - steps["start"]
+            took: NDArray[np.int64] = steps["end"] - steps["start"]
+            times[place] = took
         return numbers, ops, times
 
     def _whole(self, numbers: list[int]) -> tuple[int, ...]:
