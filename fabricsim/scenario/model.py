@@ -20,7 +20,7 @@ class Experts(Spec):
     A router sends each token to ``per_token`` of ``count`` experts of inner width ``feed_forward``
     (that of the model if it is left out), and every token goes through ``shared`` more of that
     width. The first ``dense_layers`` layers have the model's plain feed-forward network, and so have all but every
-    ``every``-th layer.
+    ``every``-th layer. With ``clamped`` each expert has biases, and limits of what its activation takes (gpt-oss).
     """
 
     count: Positive
@@ -29,6 +29,7 @@ class Experts(Spec):
     shared: Annotated[int, Field(ge=0, lt=2**31)] = 0
     dense_layers: Annotated[int, Field(ge=0, lt=2**31)] = 0
     every: Positive = 1
+    clamped: bool = False
 
 
 class Latent(Spec):
@@ -50,7 +51,8 @@ class Model(Spec):
     ``layers`` counts encoder layers of a ``t5``, which has ``decoder_layers`` besides;
     ``feed_forward`` defaults to ``4 * hidden`` and ``head_width`` to ``hidden / heads``. A ``llama`` has
     RMS norms, rotary positions, SwiGLU and no biases; with ``kv_heads`` below ``heads`` several query
-    heads share a key and value head; with ``latent`` keys and values come of a latent vector. ``year`` says what was
+    heads share a key and value head; with ``latent`` keys and values come of a latent vector; with ``head_norm`` each
+    head of queries and keys has an RMS norm. ``year`` says what was
     usual when the model was trained, see `fabricsim.scenario.job.Job`; it defaults to that of the family (`YEARS`).
     """
 
@@ -68,4 +70,5 @@ class Model(Spec):
     tied_embedding: bool = True
     experts: Experts | None = None
     latent: Latent | None = None
+    head_norm: bool = False
     year: Annotated[int, Field(ge=2017, le=2100)] = Field(default_factory=lambda checked: YEARS[checked["family"]])

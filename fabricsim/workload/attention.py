@@ -96,6 +96,9 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool) -> None
         tape.column("QKV", (tokens, hidden, width + 2 * keys))
         bias = [Pass(1, 0, weight=True)] if biased else []
         tape.stream("QKV join and bias", tokens * (width + 2 * keys), None, Pass(1, 1), *bias)
+        if model.head_norm:
+            norm = Pass(1, 1), Pass(2, 1), Pass(2, 0, weight=True)
+            tape.stream("head norm", tokens * (width + keys), *norm, stored=tape.width)
         if not biased:
             tape.stream("rotary positions", tokens * (width + keys), Pass(1, 1), Pass(1, 1))
     core = _core_of(job, sequence // job.parallelism.context, sequence // job.parallelism.context, causal=causal)

@@ -133,10 +133,39 @@ def _grouped(tape: Tape, job: Job, rows: int) -> None:
     if fused:  # within the products, whose results it stands in for
         tape.stored += up_projections(job.model) * tape.width * rows * inner
     else:
+        _limit(tape, job, rows * inner)
         activation(tape, job, rows * inner)
     down, turned = (each, inner, hidden), "input" if fused else ""
     tape.linear("experts down", down, batch=local, stored=rows * inner, turned=turned)
     tape.apart = 0
+    if not fused:
+        _add_biases(tape, job, rows * hidden)
     if sorts:
         tape.stream("sort by rank", rows * hidden, Pass(1, 1), Pass(1, 1))
     tape.sum_up(rows * hidden)
+
+
+def _limit(tape: Tape, job: Job, elements: int) -> None:
+    """Record limits of an activation's input, which Megatron-LM puts on each half by itself and joins again.
+
+    ``weighted_bias_quick_geglu_impl``, megatron/core/fusions/fused_bias_geglu.py; not compiled with the activation.
+    """
+    if experts_of(job.model).clamped:
+        tape.stream("join halves", elements, None, Pass(2, 2))  # gradients of both halves, of their split
+        for half in ("gate", "value"):
+            tape.stream(f"limit {half}", elements, Pass(1, 1), Pass(2, 1), stored=0)
+        tape.stream("join limited halves", elements, Pass(2, 2), stored=2 * tape.width)
+
+
+def _add_biases(tape: Tape, job: Job, elements: int) -> None:
+    """Record biases behind the last product, each times its token's weight, operation by operation.
+
+    ``TEGroupedMLP._apply_bias``, megatron/core/transformer/moe/experts.py: ``torch.cat([t + b * p ...])``.
+    """
+    if not experts_of(job.model).clamped:
+        return
+    tape.stream("split for biases", elements, None, Pass(1, 1))
+    moves = Pass(1, 1), Pass(1, 0), Pass(1, 1), Pass(1, 0)  # gradients of weights and of biases, and their sums
+    tape.stream("weight biases", elements, Pass(0, 1), *moves)
+    tape.stream("add biases", elements, Pass(2, 1))
+    tape.stream("join biased rows", elements, Pass(1, 1))

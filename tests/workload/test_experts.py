@@ -137,3 +137,35 @@ def test_kernels_slow_by_the_bytes_of_all_to_alls_beside_them(gpu: Gpu) -> None:
 
     extra = 32 * 4 * 0.19 / HIDDEN * 0.75 * size / 500e9 * PS_PER_S
     assert busy[1] - busy[0] == pytest.approx(extra, rel=1e-3)
+
+
+def added(changed: Job, plain: Job, way: str) -> int:
+    """Bytes that kernels of a layer move more than those of another job."""
+    return sum(
+        sum(each.traffic for each in kernels(getattr(layer(job), way))) * sign
+        for job, sign in ((changed, 1), (plain, -1))
+    )
+
+
+def test_biases_and_limits_are_kernels_unless_products_are_fused() -> None:
+    for how in ("all-to-all", "flex", "fused"):
+        plain = job_of(how, data=1, expert=1)
+        experts = plain.model.experts
+        assert experts is not None
+        clamped = plain.model.model_copy(update={"experts": experts.model_copy(update={"clamped": True})})
+        changed = plain.model_copy(update={"model": clamped})
+        rows = 2 * 512 * plain.micro_batch
+        inner, hidden = experts.feed_forward or plain.model.feed_forward or 0, plain.model.hidden
+        forward, backward = 2 * rows * (8 * inner + 6 * hidden), 2 * rows * (10 * inner + 8 * hidden)
+        expected = (0, 0) if how == "fused" else (forward, backward)
+        assert (added(changed, plain, "forward"), added(changed, plain, "backward")) == expected
+
+
+def test_heads_of_queries_and_keys_have_norms() -> None:
+    plain = job_of("flex", data=1, expert=1)
+    changed = plain.model_copy(update={"model": plain.model.model_copy(update={"head_norm": True})})
+    model = plain.model
+    elements = 512 * plain.micro_batch * model.hidden // model.heads * (model.heads + (model.kv_heads or model.heads))
+
+    assert added(changed, plain, "forward") == 2 * 2 * elements
+    assert added(changed, plain, "backward") == 5 * 2 * elements
