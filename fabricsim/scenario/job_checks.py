@@ -217,6 +217,19 @@ def _latent(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.model.kv_heads", "has no effect: keys of latent attention have all heads", "take it out")
 
 
+def _window(job: Job) -> Iterator[Mistake]:
+    model = job.model
+    if model.full_every is not None and model.window is None:
+        yield Mistake("job.model.full_every", "says which layers have no window, and there is none", "set a window")
+    if model.window is None:
+        return
+    if model.family not in ("gpt", "llama"):
+        yield Mistake("job.model.window", f"has no effect in a {model.family}", "use family gpt or llama")
+    if job.parallelism.context > 1 and job.parallelism.context_method == "ring":
+        problem = "is not for rings, whose ranks see parts of a sequence"
+        yield Mistake("job.model.window", problem, 'set job.parallelism.context_method to "ulysses"')
+
+
 def _keeps(job: Job) -> Iterator[Mistake]:
     model = job.model
     if job.recompute not in ("keep-qkv", "keep-attention"):
@@ -317,6 +330,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _records,
     _experts,
     _latent,
+    _window,
     _adapters,
     _narrow,
     _packed,

@@ -3,7 +3,8 @@
 The core is scores, softmax, dropout and context, each a kernel, or with ``attention = "fused"`` one kernel
 (Dao, arXiv 2307.08691) that keeps the logarithm of each row's sum instead of the scores. It leaves out what
 a causal mask hides, half of the scores; its backward pass takes five products if the forward has two.
-Kernels that are not fused compute the hidden half as well.
+Kernels that are not fused compute the hidden half as well. In layers with a window each query sees so many keys, its
+own among them, and fewer at the beginning: of ``s`` queries ``w s - w (w - 1) / 2`` pairs.
 
 Context parallelism splits the sequence, in pieces chosen so that under a causal mask all ranks have as much
 to do: the first with the last, and so on. ``"ring"`` passes keys and values around, computes on one part
@@ -39,7 +40,8 @@ class Core(NamedTuple):
     """The core of an attention on one rank.
 
     Heads are those of the queries; `keys` of keys and values together count once, not per query head. `head` is the
-    width of a head of values, and `rotary` what one of queries and keys has besides.
+    width of a head of values, and `rotary` what one of queries and keys has besides. With `window` a query sees so many
+    keys at most.
     """
 
     batch: int
@@ -50,6 +52,7 @@ class Core(NamedTuple):
     keys: int
     causal: bool
     rotary: int = 0
+    window: int | None = None
 
     @property
     def query_elements(self) -> int:
@@ -81,9 +84,19 @@ class Core(NamedTuple):
         """Elements of the products of queries and keys."""
         return self.batch * self.heads * self.queries * self.keys
 
+    @property
+    def flops(self) -> int:
+        """FLOPs of a fused product for each element of a head: two for each pair, of which a causal mask hides half."""
+        window = self.window
+        if not self.causal:
+            return 2 * self.scores
+        if window is None or window >= self.keys:
+            return self.scores
+        return min(self.scores, self.batch * self.heads * (2 * window * self.queries - window * (window - 1)))
 
-def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool) -> None:
-    """Record the self-attention sublayer of sequences of `sequence` tokens."""
+
+def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window: int | None = None) -> None:
+    """Record the self-attention sublayer of sequences of `sequence` tokens, of which a query sees `window` at most."""
     model, tensor = job.model, job.parallelism.tensor
     hidden, width, keys = model.hidden, attention_width(model) // tensor, key_width(model) // tensor
     tokens, biased = tape.tokens(sequence), model.family != "llama"
@@ -102,6 +115,7 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool) -> None
         if not biased:
             tape.stream("rotary positions", tokens * (width + keys), Pass(1, 1), Pass(1, 1))
     core = _core_of(job, sequence // job.parallelism.context, sequence // job.parallelism.context, causal=causal)
+    core = core._replace(window=window)
     if job.parallelism.context == 1:
         _core_attention(tape, core)
     elif job.parallelism.context_method == "ring":
@@ -145,6 +159,12 @@ def is_causal(operation: Operation) -> bool:
     """Whether a causal mask hides part of the keys of a fused attention."""
     products = PRODUCTS if operation.kernel == "attention" else BACKWARD_PRODUCTS
     return operation.flops < products * 2 * math.prod(operation.shape or ())
+
+
+def is_windowed(operation: Operation) -> bool:
+    """Whether a window hides more of the keys of a fused attention than a causal mask does."""
+    products = PRODUCTS if operation.kernel == "attention" else BACKWARD_PRODUCTS
+    return operation.flops < products * math.prod(operation.shape or ())
 
 
 def _core_attention(tape: Tape, core: Core) -> None:
@@ -240,9 +260,9 @@ def fused_gradient(width: int, core: Core) -> tuple[Operation, Operation]:
 
 def _attention(kernel: Kernel, core: Core, products: int, traffic: int) -> Operation:
     wide = 1 if products == PRODUCTS else 3  # products of queries and keys: once, or scores again and both gradients
-    flops = 2 * core.scores * (products * core.head + wide * core.rotary)
+    flops = core.flops * (products * core.head + wide * core.rotary)
     shape = (core.batch * core.heads, core.queries, core.head + wide * core.rotary // products, core.keys)
-    return Operation(f"fused {kernel}", flops // 2 if core.causal else flops, traffic, kernel=kernel, shape=shape)
+    return Operation(f"fused {kernel}", flops, traffic, kernel=kernel, shape=shape)
 
 
 def _ring(tape: Tape, core: Core) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.workload.attention import is_causal
+from fabricsim.workload.attention import is_causal, is_windowed
 
 if TYPE_CHECKING:
     from fabricsim.scenario.cluster import MeasuredKernel, MeasuredStream, Precision
@@ -32,6 +32,8 @@ class MeasuredTimes(NamedTuple):
         if shape is None:
             return self.streams.get((operation.name, operation.traffic))
         if operation.kernel != "product":
+            if is_windowed(operation):  # no list tells windows
+                return None
             return self.attentions.get((operation.kernel, shape, precision, is_causal(operation)))
         batch, rows, inner, columns = shape
         found = self.products.get((shape, precision))

@@ -75,11 +75,10 @@ def block_work(block: Block, job: Job) -> Work:
     if block.kind == "embedding":
         embedding(tape, job, job.sequence)
     elif block.kind == "layer":
-        self_attention(tape, job, job.sequence, causal=job.model.family in _CAUSAL)
+        _own_attention(tape, job, block)
         mlp(tape, job, job.sequence)
     elif block.kind == "expert-layer":
-        attention = partial(self_attention, tape, job, job.sequence, causal=job.model.family in _CAUSAL)
-        expert_layer(tape, job, attention)
+        expert_layer(tape, job, partial(_own_attention, tape, job, block))
     elif block.kind == "encoder-norm":
         layer_norm(tape, tape.tokens(job.sequence) * job.model.hidden)
     elif block.kind == "decoder-embedding":
@@ -95,6 +94,12 @@ def block_work(block: Block, job: Job) -> Work:
     if block.kind in _REPEATED and job.recompute == "full":
         return _repeated(work, block, job)
     return _partly(work, job) if block.kind in _REPEATED and job.recompute in KEEPING else work
+
+
+def _own_attention(tape: Tape, job: Job, block: Block) -> None:
+    """Record the self-attention of a layer of a model without decoder."""
+    window = job.model.window if block.windowed else None
+    self_attention(tape, job, job.sequence, causal=job.model.family in _CAUSAL, window=window)
 
 
 def _partly(work: Work, job: Job) -> Work:

@@ -14,7 +14,7 @@ computed. Large products heat the chip until its clock falls, so that none is fa
 
 **Fused attention** reaches ``attention_forward`` or ``attention_backward`` of the peak on long sequences. A
 block of queries starts and ends at the cost of more keys, `FORWARD_OVERHEAD` and `BACKWARD_OVERHEAD`, and under
-a causal mask computes half a block on its diagonal for nothing.
+a causal mask computes half a block on its diagonal for nothing, with a window another half where it begins.
 
 **All else** streams through memory at ``memory_efficiency`` of its rate, with random numbers or exponentials at
 `FUNCTION_SHARE` of that.
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.units import PS_PER_S
-from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS
+from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS, is_windowed
 from fabricsim.workload.issue import Span, kernel, row
 from fabricsim.workload.measured import measured_times
 from fabricsim.workload.tape import FP32, PRECISION_BYTES
@@ -174,6 +174,8 @@ def _attention(operation: Operation, precision: Precision, gpu: Gpu) -> float:
         share = gpu.narrow_attention_backward if operation.narrow else gpu.attention_backward
     seen = operation.flops / (products * 2 * batch * queries * head)  # keys of the mean query
     diagonal = _QUERY_BLOCK // 2 if seen < keys else 0
+    if is_windowed(operation):
+        diagonal = _QUERY_BLOCK
     blocks = batch * -(-queries // _QUERY_BLOCK)
     idle = max(1.0, (gpu.processors or 1) / blocks)
     rate = peak * (share or gpu.gemm_efficiency)

@@ -20,7 +20,7 @@ product, position tables, routers and the small heads of BERT are on every rank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from fabricsim.scenario.job import Parallelism
@@ -49,11 +49,13 @@ class Block:
     `kind`: what it computes.
     `tensors`: elements that one rank holds of each of its parameter tensors, in forward order, experts apart.
     `experts`: the same of its experts, which only every ``expert``-th data-parallel rank has a copy of.
+    `windowed`: whether its attention sees the tokens of the model's window alone.
     """
 
     kind: BlockKind
     tensors: tuple[int, ...]
     experts: tuple[int, ...] = ()
+    windowed: bool = False
 
     @property
     def parameters(self) -> int:
@@ -124,6 +126,11 @@ def has_experts(model: Model, number: int) -> bool:
     """Whether a layer, counted from 0, has experts in the place of one feed-forward network for all tokens."""
     experts = model.experts
     return experts is not None and number >= experts.dense_layers and (number + 1) % experts.every == 0
+
+
+def has_window(model: Model, number: int) -> bool:
+    """Whether attention of a layer, counted from 0, sees the tokens of the model's window alone."""
+    return model.window is not None and (model.full_every is None or (number + 1) % model.full_every != 0)
 
 
 def expert_layers(model: Model) -> int:
@@ -221,7 +228,10 @@ def _blocks_of_stage(shapes: _Shapes, plan: Layout, stage: int) -> tuple[Block, 
         inputs = True
     first = sum(plan.encoder[:stage])
     blocks += [
-        shapes.expert_layer() if has_experts(shapes.model, number) else shapes.layer()
+        replace(
+            shapes.expert_layer() if has_experts(shapes.model, number) else shapes.layer(),
+            windowed=has_window(shapes.model, number),
+        )
         for number in range(first, first + plan.encoder[stage])
     ]
     if stage == plan.last_encoder:
