@@ -123,7 +123,8 @@ class Job(Spec):
     of dense layers (``--recompute-modules mlp`` of Megatron-LM), ``"keep-qkv"`` all of them but queries, keys and
     values, which are kept (``remat_policy: save_qkv_proj`` of MaxText), ``"keep-attention"`` its projection besides
     (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes them in
-    one kernel that keeps no scores (FlashAttention). What lies between products is fused, or with
+    one kernel that keeps no scores (FlashAttention). ``loss_kernels = "fused"`` takes the loss of
+    logits in three, in the precision of these (Transformer Engine). What lies between products is fused, or with
     ``elementwise = "operators"`` each operator of a framework is a kernel, with ``"mixed-operators"`` those of layer
     norms, GELU, softmax and residuals in 32 bits, as in PaddlePaddle 1.8, with ``"separate"`` each operation, as in
     TensorFlow without XLA. With ``fused_accumulation`` the products that
@@ -170,6 +171,7 @@ class Job(Spec):
         default_factory=_since("none", "full")
     )
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
+    loss_kernels: Literal["unfused", "fused"] = "unfused"
     elementwise: Literal["fused", "operators", "mixed-operators", "separate"] = "fused"
     fused_accumulation: bool = Field(default_factory=_since(modern=True, before=False))
     tensor_overlap: bool = True

@@ -242,6 +242,9 @@ def _keeps(job: Job) -> Iterator[Mistake]:
 def _narrow(job: Job) -> Iterator[Mistake]:
     if job.scaling == "current" and job.products != "fp8":
         yield Mistake("job.scaling", "is how products in 8 bits find scales of tensors", 'set job.products = "fp8"')
+    if job.loss_kernels == "fused" and job.elementwise != "fused":
+        problem = f"is fused, which {job.elementwise!r} kernels are not"
+        yield Mistake("job.loss_kernels", problem, 'set job.elementwise to "fused"')
     if job.attention_products and job.attention != "fused":
         yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
     if job.activation_input and job.model.family != "llama":

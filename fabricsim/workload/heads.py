@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.tape import Tape
 
+_GATHERED = 3  # of each token: maximum, sum and its own logit
+
 
 def embedding(tape: Tape, job: Job, sequence: int) -> None:
     """Gather one row per token from each table, add them up, drop out.
@@ -59,7 +61,10 @@ def head(tape: Tape, job: Job) -> None:
         tokens = _bert(tape, job, tokens)
     vocabulary = model.vocabulary // tape.tensor
     tape.column("logits", (tokens, hidden, vocabulary))
-    _cross_entropy(tape, tokens, vocabulary)
+    if job.loss_kernels == "fused":
+        _fused_cross_entropy(tape, tokens, vocabulary)
+    else:
+        _cross_entropy(tape, tokens, vocabulary)
 
 
 def _bert(tape: Tape, job: Job, tokens: int) -> int:
@@ -98,6 +103,21 @@ def _cross_entropy(tape: Tape, tokens: int, vocabulary: int) -> None:
     _agree(tape, tokens)
     tape.stream("quotient", logits, Pass(1, 1), width=FP32)
     tape.stream("loss", logits, None, Pass(1, 1), stored=FP32, width=FP32)
+
+
+def _fused_cross_entropy(tape: Tape, tokens: int, vocabulary: int) -> None:
+    """Loss by the kernels of Transformer Engine (``cross_entropy.py`` of its Triton ones), which cast in registers.
+
+    One reads the logits for the maximum and sum of each token, which all ranks gather with the token's logit, one reads
+    them again and writes their gradient in their place, and one multiplies that by the gradient of the token's loss,
+    which is not 1, since losses are masked and averaged behind it.
+    """
+    logits = tokens * vocabulary
+    tape.stream("maximum and sum", logits, Pass(1, 0), kernel="function")
+    if tape.tensor > 1:
+        tape.step([Exchange("all_gather", "tensor", tape.tensor * tokens * _GATHERED * FP32)], [])
+    tape.stream("loss and gradient", logits, Pass(1, 1), stored=tape.width, kernel="function")
+    tape.stream("loss", logits, None, Pass(1, 1))
 
 
 def _agree(tape: Tape, tokens: int) -> None:

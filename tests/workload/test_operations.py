@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.scenario.job import Model
+from fabricsim.scenario.job_checks import job_problems
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.optimizer import gradient_copies, optimizer_operations
 from fabricsim.workload.shapes import Block, stage_blocks
-from fabricsim.workload.work import Item, Operation
+from fabricsim.workload.work import Exchange, Item, Operation
 from tests.reference.jobs import make_job, make_model
 
 SIZES = st.tuples(st.integers(1, 64), st.integers(1, 1024), st.integers(1, 32), st.integers(1, 128))
@@ -213,3 +214,25 @@ def test_llama_has_three_matrices_shared_keys_and_no_dropout() -> None:
     assert not [item for item in work.forward if isinstance(item, Operation) and "dropout" in item.name]
     elements = 2 * 4096 + 2 * 4096 + (4096 + 2 * 1024) + 4096 + 3 * 14336  # norms, inputs, QKV, result, SwiGLU and down
     assert work.stored == 2 * (tokens * elements + scores)
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_a_fused_loss_reads_logits_twice_and_writes_their_gradient_in_place(tensor: int) -> None:
+    job = make_job("llama3-8b", sequence=512, precision="bf16", tensor=tensor)
+    fused = job.model_copy(update={"loss_kernels": "fused"})
+    block = stage_blocks(job.model, 1, job.parallelism)[0][-1]
+    plain, work = block_work(block, job), block_work(block, fused)
+    tokens = 512 * job.micro_batch
+    logits = tokens * job.model.vocabulary // tensor
+
+    assert traffic(plain.forward) - traffic(work.forward) == (6 + 4 + 8 + 8 + 4 + 8 - 2 - 4) * logits
+    assert traffic(plain.backward) - traffic(work.backward) == (8 + 6 - 4) * logits
+    assert plain.stored - work.stored == (4 - 2) * logits
+    gathered = [each.size for each in work.forward if isinstance(each, Exchange) and each.collective == "all_gather"]
+    assert gathered == ([] if tensor == 1 else [tensor * tokens * 3 * 4])
+
+
+def test_a_fused_loss_is_refused_where_each_operation_is_a_kernel() -> None:
+    job = make_job("bert-base", loss_kernels="fused", elementwise="separate")
+
+    assert [each.key for each in job_problems(job)] == ["job.loss_kernels"]

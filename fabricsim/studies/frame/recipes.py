@@ -74,6 +74,12 @@ _EIGHT = "v5.1 HPE, llama31_8b"
 # in v5.1), and in 4 bits on B200 (four hosts, context 4); not with more GPUs (config_GB200_36x4x1xtp1pp1cp8.sh), nor
 # on B300 and GB300, which have the memory (config_DGXB300_1x8x1xtp1pp1cp1.sh of Dell)
 _SMALL = ("h200", "b200", "gb200")
+# The loss is Transformer Engine's (cross_entropy_fusion_impl: te) in all recipes for training from the beginning that
+# Megatron-Bridge has of these models: _set_common_perf_overrides of scripts/performance/utils/overrides.py, which all
+# call (configs/{llama,gpt_oss,qwen,kimi}/*_llm_pretrain.py), before that llama3_70b and deepseek_v3_llm_pretrain.yaml,
+# later _benchmark_common of recipes/utils. U: not that of fine-tuning, which 26.06 has as native in
+# dryrun_configs/llama/llama3_70b_sft_gb200_fp8_mx_v1.yaml, though earlier recipes call the same
+_TUNED = ("SFT", "LoRA")
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 TABLES = ("dgxc", "megatron-bridge")
 
@@ -197,6 +203,8 @@ def published_run(record: np.void) -> PublishedRun:
         lines += _FLASH_ATTENTION_2
     if run.startswith((*_BRIDGE, _NEMO)) or _TUNING in run:
         lines.append("job.recompute=none")
+    if run.startswith(_BRIDGE) and not run.endswith(_TUNED):
+        lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:
         lines += experts(run.split(" ", maxsplit=1)[0], name, gpu, str(record["precision"]))
     if record["precision"] != "bf16":
