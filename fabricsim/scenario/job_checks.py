@@ -215,6 +215,10 @@ def _latent(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.model.latent", f"has no effect in a {model.family}", "use family llama")
     if model.kv_heads is not None:
         yield Mistake("job.model.kv_heads", "has no effect: keys of latent attention have all heads", "take it out")
+    if model.head_norm:
+        yield Mistake(
+            "job.model.head_norm", "has no effect: norms of latent attention are of its vectors", "take it out"
+        )
 
 
 def _window(job: Job) -> Iterator[Mistake]:
@@ -242,9 +246,6 @@ def _keeps(job: Job) -> Iterator[Mistake]:
 def _narrow(job: Job) -> Iterator[Mistake]:
     if job.scaling == "current" and job.products != "fp8":
         yield Mistake("job.scaling", "is how products in 8 bits find scales of tensors", 'set job.products = "fp8"')
-    if job.loss_kernels == "fused" and job.elementwise != "fused":
-        problem = f"is fused, which {job.elementwise!r} kernels are not"
-        yield Mistake("job.loss_kernels", problem, 'set job.elementwise to "fused"')
     if job.attention_products and job.attention != "fused":
         yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
     if job.activation_input and job.model.family != "llama":
@@ -304,6 +305,9 @@ def _separate(job: Job) -> Iterator[Mistake]:
     if job.elementwise != "fused" and job.model.family not in ("bert", "gpt"):
         problem = f'"{job.elementwise}" knows what lies between products of a bert or gpt, not of a {job.model.family}'
         yield Mistake("job.elementwise", problem, 'set it to "fused"')
+    if job.loss_kernels == "fused" and job.elementwise != "fused":
+        problem = f"is fused, which {job.elementwise!r} kernels are not"
+        yield Mistake("job.loss_kernels", problem, 'set job.elementwise to "fused"')
     if job.optimizer != "fused" and job.parallelism.zero:
         problem = f'"{job.optimizer}" goes tensor by tensor, but with zero a rank has a share of all'
         yield Mistake("job.optimizer", problem, 'set it to "fused"')

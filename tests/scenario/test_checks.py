@@ -49,6 +49,7 @@ REFUSED = [
     (DP, ["job.model.heads=15"], "job.model.heads", "hidden 1024 is no multiple of 15 heads"),
     (DP, ["job.model.kv_heads=3"], "job.model.kv_heads", "3 does not divide 16 heads"),
     (T5, ["job.model.kv_heads=2"], "job.model.kv_heads", "a t5 has as many as heads"),
+    ("recipes", ["job.model=kimi-k2", "job.model.head_norm=true"], "job.model.head_norm", "has no effect"),
     (DP, [TENSOR.format(3)], "job.parallelism.tensor", "3 does not divide job.model.heads, 16"),
     (DP, [TENSOR.format(2), "job.model.vocabulary=50257"], "job.parallelism.tensor", "job.model.vocabulary, 50257"),
     (
