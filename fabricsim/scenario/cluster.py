@@ -12,6 +12,7 @@ from fabricsim.scenario.transport import Transport
 from fabricsim.scenario.variation import Jitter, Numbers, Speed, Speeds
 
 Fraction = Annotated[float, Field(ge=0.001, le=1)]
+Keys = Annotated[int, Field(ge=0, le=100_000)]
 Precision = Literal["fp16", "bf16", "fp32"]
 Peak = Literal["fp16", "bf16", "fp32", "fp8", "mxfp8", "nvfp4"]
 """Precisions that a GPU multiplies in; the last three are those of products with weights alone."""
@@ -68,8 +69,9 @@ class Gpu(Spec):
     ``kernel_latency`` besides its work. With ``processors`` (streaming multiprocessors, compute units) products are
     cut into tiles: a processor computes one at ``tile_efficiency`` of its part of the peak (``gemm_efficiency`` if
     left out), and each wave of tiles costs ``tile_overhead`` besides. ``attention_forward`` and
-    ``attention_backward`` are the shares of the peak of fused attention on long sequences, and those of ``peak.fp8``
-    in 8 bits with ``narrow_`` before them. Kernels of passes that hide collectives take ``overlap_slowdown`` times as
+    ``attention_backward`` are the shares of the peak of fused attention on long sequences with heads of 128 elements,
+    with ``_64`` behind them those with heads of 64 (that of 128 if left out), and those of ``peak.fp8`` in 8 bits with
+    ``narrow_`` before them. Those with ``_overhead`` are the keys that a block of queries costs besides. Kernels of passes that hide collectives take ``overlap_slowdown`` times as
     long in the mean (`fabricsim.workload.links`).
     ``memory_reserved`` is the share of the memory that a job cannot have: the CUDA context of PyTorch takes 1 GB
     (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
@@ -97,6 +99,10 @@ class Gpu(Spec):
     tile_overhead: Duration = 0
     attention_forward: Fraction | None = None
     attention_backward: Fraction | None = None
+    attention_forward_64: Fraction | None = None
+    attention_backward_64: Fraction | None = None
+    attention_forward_overhead: Keys = 150
+    attention_backward_overhead: Keys = 300
     narrow_attention_forward: Fraction | None = None
     narrow_attention_backward: Fraction | None = None
     overlap_slowdown: Annotated[float, Field(ge=1, le=1000)] = 1.0

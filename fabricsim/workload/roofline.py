@@ -12,9 +12,12 @@ below 128 x 128 load more per product and lose the root of that. Results leave f
 computed. Large products heat the chip until its clock falls, so that none is faster on the whole than
 ``gemm_efficiency`` of the peak, nor than memory allows.
 
-**Fused attention** reaches ``attention_forward`` or ``attention_backward`` of the peak on long sequences. A
-block of queries starts and ends at the cost of more keys, `FORWARD_OVERHEAD` and `BACKWARD_OVERHEAD`, and under
-a causal mask computes half a block on its diagonal for nothing, with a window another half where it begins.
+**Fused attention** reaches ``attention_forward`` or ``attention_backward`` of the peak on long sequences with heads
+of 128 elements or more, and ``attention_forward_64`` or ``attention_backward_64`` with heads of 64: each pair of a
+query and a key costs an exponential, whatever the width of its head. Between both the time of a pair grows evenly. A
+block of queries starts and ends at the cost of more keys, ``attention_forward_overhead`` or
+``attention_backward_overhead``, and under a causal mask computes half a block on its diagonal for nothing, with a
+window another half where it begins.
 
 **All else** streams through memory at ``memory_efficiency`` of its rate, with random numbers or exponentials at
 `FUNCTION_SHARE` of that.
@@ -52,16 +55,6 @@ TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (6
 SPLITS = (1, 2, 4, 8)
 """Parts into which the inner dimension is cut where a result has few tiles."""
 
-FORWARD_OVERHEAD = 150
-"""Keys that the start and end of a block of queries cost, forward.
-
-FlashAttention-3 on H100, not causal: 467 TFLOPS with 512 tokens, 648 with 16,384 (Shah et al., arXiv 2407.08608,
-figure 5).
-"""
-
-BACKWARD_OVERHEAD = 300
-"""The same of the backward pass: FlashAttention-2 and 3 on H100, 214 to 322 and 316 to 561 TFLOPS (figure 6)."""
-
 FUNCTION_SHARE = 0.8
 """Share of the rate of plain copies that kernels with random numbers or exponentials reach.
 
@@ -70,6 +63,7 @@ On an A100 40 GB dropout of 268 million scores takes 1.2 ms and GELU with bias o
 """
 
 _QUERY_BLOCK = 128
+_NARROW_HEAD, _WIDE_HEAD = 64, 128  # elements, of tables of fused attention
 
 
 def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
@@ -165,18 +159,29 @@ def _cut(shape: tuple[int, int, int, int], tile: tuple[int, int], splits: int, w
 def _attention(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     """Time of fused attention without memory's bound and latency, s."""
     batch, queries, head, keys = operation.shape or (1, 1, 1, 1)
-    peak = gpu.peak[operation.narrow or precision]
-    if operation.kernel == "attention":
-        products, overhead = PRODUCTS, FORWARD_OVERHEAD
-        share = gpu.narrow_attention_forward if operation.narrow else gpu.attention_forward
-    else:
-        products, overhead = BACKWARD_PRODUCTS, BACKWARD_OVERHEAD
-        share = gpu.narrow_attention_backward if operation.narrow else gpu.attention_backward
+    forward = operation.kernel == "attention"
+    products, overhead, wide, narrow = (
+        (PRODUCTS, gpu.attention_forward_overhead, gpu.attention_forward, gpu.attention_forward_64)
+        if forward
+        else (BACKWARD_PRODUCTS, gpu.attention_backward_overhead, gpu.attention_backward, gpu.attention_backward_64)
+    )
+    share = wide or gpu.gemm_efficiency
+    slowed = 1.0 if narrow is None else _of_narrow_heads(head, share / narrow)
+    if operation.narrow:
+        share = (gpu.narrow_attention_forward if forward else gpu.narrow_attention_backward) or gpu.gemm_efficiency
     seen = operation.flops / (products * 2 * batch * queries * head)  # keys of the mean query
     diagonal = _QUERY_BLOCK // 2 if seen < keys else 0
     if is_windowed(operation):
         diagonal = _QUERY_BLOCK
     blocks = batch * -(-queries // _QUERY_BLOCK)
     idle = max(1.0, (gpu.processors or 1) / blocks)
-    rate = peak * (share or gpu.gemm_efficiency)
-    return idle * operation.flops * (1 + (overhead + diagonal) / seen) / rate
+    rate = gpu.peak[operation.narrow or precision] * share
+    return idle * slowed * operation.flops * (1 + (overhead + diagonal) / seen) / rate
+
+
+def _of_narrow_heads(head: int, at_64: float) -> float:
+    """How many times as long as with heads of 128 elements a FLOP takes, if with heads of 64 it takes `at_64` times."""
+    if head >= _WIDE_HEAD:
+        return 1.0
+    pair = at_64 * _NARROW_HEAD  # time of a pair of query and key, in elements of a wide head
+    return (pair + (_WIDE_HEAD - pair) * max(head - _NARROW_HEAD, 0) / (_WIDE_HEAD - _NARROW_HEAD)) / head

@@ -29,6 +29,10 @@ OPTIONAL = {  # of jobs, measurements, newer types
     "kernels",
     "streams",
     "narrow_efficiency",
+    "attention_forward_64",
+    "attention_backward_64",
+    "attention_forward_overhead",
+    "attention_backward_overhead",
     "narrow_attention_forward",
     "narrow_attention_backward",
 }

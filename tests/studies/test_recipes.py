@@ -8,6 +8,7 @@ import pytest
 
 from fabricsim import measured
 from fabricsim.errors import InputError
+from fabricsim.run.pipeline import load
 from fabricsim.studies import deepep, dgxc, dlperf
 from fabricsim.studies.frame import layouts, recipes
 
@@ -25,6 +26,23 @@ def test_every_row_is_predicted_or_says_why_not(name: str) -> None:
 
     assert len(rows) == len(measured.load(name).rows)
     assert all(row.missing or row.value > 0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "run", "gpu", "forward"),
+    [
+        ("megatron-bridge", "26.02", "gb200", 0.73),  # of the GPU itself
+        ("megatron-bridge", "25.11", "gb200", 0.705),
+        ("mlperf", "v5.0", "b200", 0.685),
+        ("mlperf", "v5.1", "b200", 0.715),
+    ],
+)
+def test_attention_is_that_of_the_library_of_a_run(table: str, run: str, gpu: str, forward: float) -> None:
+    rows = measured.load(table).rows
+    record = next(one for one in rows if str(one["run"]).startswith(run) and one["gpu"] == gpu)
+    settings = list(recipes.published_run(record).settings)
+
+    assert load("recipes", settings).scenario.cluster.gpu.attention_forward == forward
 
 
 @pytest.mark.slow

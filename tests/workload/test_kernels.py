@@ -1,4 +1,4 @@
-"""Measured kernels against the roofline; `a100.csv` and `h100.csv` were used to choose its parameters."""
+"""Measured kernels against the roofline; `a100.csv`, `h100.csv` and some rows of `attention.csv` gave its parameters."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fabricsim import load
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.library import root
+from fabricsim.workload.attention import Core, fused, fused_gradient
 from fabricsim.workload.work import Kernel, Operation
 from tests.reference.kernels import operation_time
 
@@ -27,6 +28,11 @@ def product(batch: int, rows: int, inner: int, columns: int) -> Operation:
     traffic = 2 * batch * (rows * inner + inner * columns + rows * columns)
     shape = (batch, rows, inner, columns)
     return Operation("product", 2 * batch * rows * inner * columns, traffic, kernel="product", shape=shape)
+
+
+def table_of(name: str) -> list[dict[str, str]]:
+    lines = [line for line in (FOLDER / f"{name}.csv").read_text().splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +53,8 @@ def job() -> Job:
     ],
 )
 def test_measured_products(table: str, gpu: str, mean: float, worst: float, job: Job) -> None:
-    lines = [line for line in (FOLDER / f"{table}.csv").read_text().splitlines() if not line.startswith("#")]
     errors = []
-    for row in csv.DictReader(lines):
+    for row in table_of(table):
         shape = (1, int(row["rows"]), int(row["inner"]), int(row["columns"]))
         errors.append(operation_time(product(*shape), job, library_gpu(gpu)) / 1e6 / float(row["us"]) - 1)
 
@@ -109,3 +114,53 @@ def test_fused_attention(products: int, measured: tuple[int, ...], job: Job, *, 
         rate = flops / operation_time(one, job, library_gpu("h100-sxm"))
 
         assert rate == pytest.approx(published, rel=0.1 if tokens > 1024 else 0.25)
+
+
+def attention_errors(job: Job, **chosen: str) -> tuple[list[float], list[float]]:
+    """Relative errors of rows of `attention.csv`, forward and backward with the sums before it."""
+    ahead, back = [], []
+    for row in table_of("attention"):
+        if any(row[key] != value for key, value in chosen.items()):
+            continue
+        tokens, heads, values = int(row["tokens"]), int(row["heads"]), int(row["values"])
+        window = int(row["window"]) or None
+        core = Core(
+            int(row["batch"]), heads, heads, values, tokens, tokens, True, int(row["queries"]) - values, window
+        )
+        gpu = library_gpu(row["gpu"])
+        ahead.append(operation_time(fused(2, core), job, gpu) / 1e9 / float(row["forward"]) - 1)
+        both = sum(operation_time(each, job, gpu) for each in fused_gradient(2, core))
+        back.append(both / 1e9 / float(row["backward"]) - 1)
+    return ahead, back
+
+
+def test_fused_attention_of_cudnn_is_as_its_tables_say(job: Job) -> None:
+    ahead, back = attention_errors(job, used="yes")
+
+    assert len(ahead) == 18
+    assert statistics.fmean(map(abs, ahead + back)) < 0.012
+    assert max(map(abs, ahead + back)) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("chosen", "forward", "backward"),
+    [
+        ({"tokens": "2048"}, 0.08, 0.12),
+        ({"queries": "192"}, 0.03, 0.20),  # latent attention
+        ({"gpu": "gb200", "window": "128"}, 0.05, 0.13),
+        ({"gpu": "gb300", "window": "128"}, 0.25, 0.15),
+    ],
+)
+def test_fused_attention_of_other_shapes(chosen: dict[str, str], forward: float, backward: float, job: Job) -> None:
+    ahead, back = attention_errors(job, used="no", **chosen)
+
+    assert max(map(abs, ahead)) < forward
+    assert max(map(abs, back)) < backward
+
+
+def test_heads_between_64_and_128_take_a_time_between(job: Job) -> None:
+    gpu = library_gpu("gb200")
+    times = [operation_time(fused(2, Core(8, 64, 64, head, 4096, 4096, True)), job, gpu) for head in (32, 64, 96, 128)]
+
+    assert times[0] == pytest.approx(times[1], rel=1e-3)  # each pair has its exponential
+    assert times[2] == pytest.approx((times[1] + times[3]) / 2, rel=1e-3)

@@ -12,6 +12,7 @@ from fabricsim.scenario.job import Job
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import roofline_time
 from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.tape import Tape
 from fabricsim.workload.work import Exchange, Operation
 
 SETTINGS = ["cluster.hosts=1"]
@@ -111,6 +112,17 @@ def test_tensors_are_read_once_more_for_their_scale(settings: list[str], reads: 
 
     inputs = 8192 * (4096 + 4096 + 4096 + 14336)  # of QKV, projection, up and down
     assert sum(item.traffic for item in scales) == reads * 2 * inputs
+
+
+@pytest.mark.parametrize(("rows", "columns", "microseconds"), [(8192, 8192, 52.34), (4096, 14336, 47.05)])
+def test_mxfp8_is_turned_as_fast_as_on_a_b200(rows: int, columns: int, microseconds: float) -> None:
+    """ROCm/TransformerEngine, pull request 598; NVIDIA/TransformerEngine, pull request 3137, with sums of columns."""
+    job = job_of("job.products=mxfp8", "cluster.gpu.include=b200-sxm")
+    gpu = load("recipes", ["cluster.gpu.include=b200-sxm"]).scenario.cluster.gpu
+    (turned,) = Tape(job).narrowed("input", rows * columns, "mxfp8", layouts=2)
+
+    assert isinstance(turned, Operation)
+    assert roofline_time(turned, "bf16", gpu) / 1e6 == pytest.approx(microseconds, rel=0.04)
 
 
 @pytest.mark.parametrize("context", [[], ["job.parallelism.context=1", "job.parallelism.data=8"]])

@@ -46,6 +46,17 @@ SCALES = ((256, "below 256 GPUs"), (1024, "256 to 1k GPUs"), (4096, "1k to 4k GP
 # Attention as flash-attn 2 has it on H100, which Grok's recipes ask for (NVTE_FUSED_ATTN=0, NVIDIA/dgxc-benchmarking,
 # grok1/configure.sh): 370 and 322 TFLOPS (Shah et al., arXiv 2407.08608, figures 5 and 6)
 _FLASH_ATTENTION_2 = ("cluster.gpu.attention_forward=0.37", "cluster.gpu.attention_backward=0.33")
+# Attention by the cuDNN of 2025, where the GPUs' own parameters are of 9.18 and later: share of the peak in bf16, overhead
+# and share in 8 bits, forward and backward, calibrated as these (NVIDIA/cudnn-frontend, benchmark/
+# sdpa_benchmark_training/artifacts: GB200 @d48a60e, GB300 by 9.13.1 @0b1577c, B200 by 9.10.2 @cb560b9; 4096 tokens and
+# more). U: B300 as GB300
+_GB300_IN_2025 = (0.795, 650, 0.48), (0.58, 930, 0.385)
+_ATTENTION_IN_2025 = {
+    "gb200": ((0.705, 460, 0.43), (0.565, 540, 0.295)),
+    "gb300": _GB300_IN_2025,
+    "b300": _GB300_IN_2025,
+}
+_ATTENTION_OF_9_10 = {"b200": ((0.685, 1000, 0.385), (0.57, 1070, 0.355))}
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
@@ -201,6 +212,7 @@ def published_run(record: np.void) -> PublishedRun:
         lines.append("job.parallelism.zero=0")
     if record["model"] == "grok-1" and gpu == "h100":
         lines += _FLASH_ATTENTION_2
+    lines += _attention(run, gpu)
     if run.startswith((*_BRIDGE, _NEMO)) or _TUNING in run:
         lines.append("job.recompute=none")
     if run.startswith(_BRIDGE) and not run.endswith(_TUNED):
@@ -214,6 +226,22 @@ def published_run(record: np.void) -> PublishedRun:
     )
     text = f"{run}, {gpus} {gpu.upper()}, {record['precision']},{shape}, batch {record['global_batch']}"
     return PublishedRun(text, _SCENARIO, tuple(lines))
+
+
+def _attention(run: str, gpu: str) -> list[str]:
+    """Say how fast attention was by the cuDNN of a run, if not as fast as its GPU's parameters have it.
+
+    MLPerf v5.0 is of June 2025. Releases of Megatron-Bridge of 2026 have 9.18 or later (docker/README.md of
+    NVIDIA-NeMo/Megatron-Bridge).
+    """
+    older = _ATTENTION_IN_2025 | (_ATTENTION_OF_9_10 if run.startswith("v5.0") else {})
+    if run.startswith("26.") or gpu not in older:
+        return []
+    lines = []
+    for way, (share, overhead, narrow) in zip(("forward", "backward"), older[gpu], strict=True):
+        lines += [f"cluster.gpu.attention_{way}={share}", f"cluster.gpu.attention_{way}_overhead={overhead}"]
+        lines.append(f"cluster.gpu.narrow_attention_{way}={narrow}")
+    return lines
 
 
 def _narrow(record: np.void, context: int) -> list[str]:
