@@ -71,8 +71,8 @@ class Gpu(Spec):
     left out), and each wave of tiles costs ``tile_overhead`` besides. ``attention_forward`` and
     ``attention_backward`` are the shares of the peak of fused attention on long sequences with heads of 128 elements,
     with ``_64`` behind them those with heads of 64 (that of 128 if left out), and those of ``peak.fp8`` in 8 bits with
-    ``narrow_`` before them. Those with ``_overhead`` are the keys that a block of queries costs besides. Kernels of passes that hide collectives take ``overlap_slowdown`` times as
-    long in the mean (`fabricsim.workload.links`).
+    ``narrow_`` before them. Those with ``_overhead`` are the keys that a block of queries costs besides. Kernels of
+    passes that hide collectives take ``overlap_slowdown`` times as long in the mean (`fabricsim.workload.links`).
     ``memory_reserved`` is the share of the memory that a job cannot have: the CUDA context of PyTorch takes 1 GB
     (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).

@@ -221,6 +221,14 @@ def _latent(job: Job) -> Iterator[Mistake]:
         )
 
 
+def _rotary(job: Job) -> Iterator[Mistake]:
+    model = job.model
+    if model.yarn and model.family != "llama":
+        yield Mistake("job.model.yarn", f"has no effect in a {model.family}", "use family llama")
+    if model.yarn and model.latent is not None:
+        yield Mistake("job.model.yarn", "has no effect: positions of latent attention are fused", "take it out")
+
+
 def _window(job: Job) -> Iterator[Mistake]:
     model = job.model
     if model.full_every is not None and model.window is None:
@@ -337,6 +345,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _records,
     _experts,
     _latent,
+    _rotary,
     _window,
     _adapters,
     _narrow,

@@ -52,9 +52,10 @@ class Model(Spec):
     ``feed_forward`` defaults to ``4 * hidden`` and ``head_width`` to ``hidden / heads``. A ``llama`` has
     RMS norms, rotary positions, SwiGLU and no biases; with ``kv_heads`` below ``heads`` several query
     heads share a key and value head; with ``latent`` keys and values come of a latent vector; with ``head_norm`` each
-    head of queries and keys has an RMS norm. With ``window`` a token attends to itself and those before it, so many
-    together, in all layers but every ``full_every``-th (gpt-oss). ``year`` says what was usual when
-    the model was trained, see `fabricsim.scenario.job.Job`; it defaults to that of the family (`YEARS`).
+    head of queries and keys has an RMS norm; with ``yarn`` a factor scales positions. With ``window`` a token attends
+    to itself and those before it, so many together, in all layers but every ``full_every``-th (gpt-oss). ``year``
+    says what was usual when the model was trained, see `fabricsim.scenario.job.Job`; it defaults to that of the
+    family (`YEARS`).
     """
 
     name: str
@@ -72,6 +73,7 @@ class Model(Spec):
     experts: Experts | None = None
     latent: Latent | None = None
     head_norm: bool = False
+    yarn: bool = False
     window: Positive | None = None
     full_every: Positive | None = None
     year: Annotated[int, Field(ge=2017, le=2100)] = Field(default_factory=lambda checked: YEARS[checked["family"]])

@@ -113,7 +113,7 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window:
             norm = Pass(1, 1), Pass(2, 1), Pass(2, 0, weight=True)
             tape.stream("head norm", tokens * (width + keys), *norm, stored=tape.width)
         if not biased:
-            tape.stream("rotary positions", tokens * (width + keys), Pass(1, 1), Pass(1, 1))
+            _rotate(tape, (tokens * width, tokens * keys), scaled=model.yarn)
     core = _core_of(job, sequence // job.parallelism.context, sequence // job.parallelism.context, causal=causal)
     core = core._replace(window=window)
     if job.parallelism.context == 1:
@@ -125,6 +125,26 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window:
     tape.row("projection", (tokens, width, hidden))
     residual(tape, tokens * hidden)
     tape.recorded = False
+
+
+def _rotate(tape: Tape, tensors: tuple[int, ...], *, scaled: bool) -> None:
+    """Record the rotation of queries and keys, tensors of so many elements, by their positions.
+
+    Megatron-LM's fused kernel takes no factor, which YaRN has: each operation is a kernel of PyTorch then
+    (``_apply_rotary_pos_emb_bshd`` of NVIDIA/Megatron-LM, megatron/core/models/common/embeddings/rope_utils.py).
+    """
+    if not scaled:
+        tape.stream("rotary positions", sum(tensors), Pass(1, 1), Pass(1, 1))
+        return
+    for elements in tensors:
+        # the part with positions and the empty one without: two gradients, filled up with zeros, and their sum
+        tape.stream("rotary positions", elements, None, Pass(0, 1), Pass(1, 1), Pass(0, 1), Pass(2, 1))
+        tape.stream("rotary positions", elements, Pass(1, 1), Pass(1, 1))  # times cosine
+        tape.stream("rotary positions", elements // 2, Pass(1, 1), Pass(1, 1))  # minus one half
+        tape.stream("rotary positions", elements, Pass(1, 1), Pass(1, 1))  # joined with the other
+        tape.stream("rotary positions", elements, Pass(1, 1), Pass(1, 1))  # times sine
+        tape.stream("rotary positions", elements, Pass(2, 1), Pass(2, 1))  # both together
+        tape.stream("rotary positions", elements, Pass(1, 1))  # joined with the empty part
 
 
 def cross_attention(tape: Tape, job: Job) -> None:

@@ -108,7 +108,7 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
         busy = max(memory, _product(operation, precision, gpu))
     else:
         busy = max(memory, _attention(operation, precision, gpu))
-    return round(busy * PS_PER_S) + gpu.kernel_latency
+    return round(busy * PS_PER_S) + operation.kernels * gpu.kernel_latency
 
 
 def _product(operation: Operation, precision: Precision, gpu: Gpu) -> float:

@@ -43,6 +43,7 @@ class Operation:
     `narrow`: precision of a product's factors, if narrower than the job's.
     `recorded`: whether it is part of a CUDA graph, though the job's kernels are not.
     `more`: what the host takes besides to issue further kernels in the same call, ps.
+    `kernels`: how many run one after the other in its place, each of which starts and drains.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Operation:
     narrow: Narrow | None = None
     recorded: bool = False
     more: int = 0
+    kernels: int = 1
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,8 @@ REFUSED = [
     (DP, ["job.model.kv_heads=3"], "job.model.kv_heads", "3 does not divide 16 heads"),
     (T5, ["job.model.kv_heads=2"], "job.model.kv_heads", "a t5 has as many as heads"),
     ("recipes", ["job.model=kimi-k2", "job.model.head_norm=true"], "job.model.head_norm", "has no effect"),
+    ("recipes", ["job.model=kimi-k2", "job.model.yarn=true"], "job.model.yarn", "has no effect"),
+    (DP, ["job.model.yarn=true"], "job.model.yarn", "has no effect in a gpt"),
     (DP, [TENSOR.format(3)], "job.parallelism.tensor", "3 does not divide job.model.heads, 16"),
     (DP, [TENSOR.format(2), "job.model.vocabulary=50257"], "job.parallelism.tensor", "job.model.vocabulary, 50257"),
     (

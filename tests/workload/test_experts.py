@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 import pytest
 
+from fabricsim.run.pipeline import load
 from fabricsim.scenario.job import KERNEL_LAUNCH, Job
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.experts import copies
 from fabricsim.workload.links import HIDDEN, Links
 from fabricsim.workload.operations import block_work
-from fabricsim.workload.roofline import host_time
+from fabricsim.workload.roofline import host_time, roofline_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.work import Exchange, Item, Level, Operation, Wait, Work
 from tests.reference.jobs import make_job, make_model
@@ -57,6 +59,17 @@ def test_each_expert_has_its_input_quantised_alone() -> None:
 
     assert sorted(times)[-2:] == [KERNEL_LAUNCH["eager"] + 7 * 5 * US] * 2
     assert set(times[:2]) == {KERNEL_LAUNCH["eager"]}
+
+
+def test_kernels_that_turn_the_input_of_each_expert_start_and_drain() -> None:
+    job = job_of("all-to-all", expert=1, data=1, products="fp8")
+    gpu = load("recipes", ["cluster.gpu.include=b200-sxm"]).scenario.cluster.gpu
+    *_, last = (each for each in kernels(layer(job).forward) if each.name == "quantise input")
+
+    together = roofline_time(replace(last, kernels=1), "bf16", gpu)
+
+    assert last.kernels == 8
+    assert roofline_time(last, "bf16", gpu) - together == 7 * gpu.kernel_latency
 
 
 def test_what_is_recorded_takes_the_host_as_long_as_a_graph() -> None:
@@ -169,3 +182,13 @@ def test_heads_of_queries_and_keys_have_norms() -> None:
 
     assert added(changed, plain, "forward") == 2 * 2 * elements
     assert added(changed, plain, "backward") == 5 * 2 * elements
+
+
+def test_scaled_positions_are_kernels_of_their_own() -> None:
+    plain = job_of("flex", data=1, expert=1)
+    changed = plain.model_copy(update={"model": plain.model.model_copy(update={"yarn": True})})
+    model = plain.model
+    elements = 512 * plain.micro_batch * model.hidden // model.heads * (model.heads + (model.kv_heads or model.heads))
+
+    assert added(changed, plain, "forward") == (12 - 2) * 2 * elements
+    assert added(changed, plain, "backward") == (17 - 2) * 2 * elements

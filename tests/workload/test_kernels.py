@@ -1,4 +1,4 @@
-"""Measured kernels against the roofline; `a100.csv`, `h100.csv` and some rows of `attention.csv` gave its parameters."""
+"""Measured kernels against the roofline; `a100.csv`, `h100.csv`, rows of `attention.csv` gave its parameters."""
 
 from __future__ import annotations
 
@@ -124,9 +124,8 @@ def attention_errors(job: Job, **chosen: str) -> tuple[list[float], list[float]]
             continue
         tokens, heads, values = int(row["tokens"]), int(row["heads"]), int(row["values"])
         window = int(row["window"]) or None
-        core = Core(
-            int(row["batch"]), heads, heads, values, tokens, tokens, True, int(row["queries"]) - values, window
-        )
+        rotary = int(row["queries"]) - values
+        core = Core(int(row["batch"]), heads, heads, values, tokens, tokens, causal=True, rotary=rotary, window=window)
         gpu = library_gpu(row["gpu"])
         ahead.append(operation_time(fused(2, core), job, gpu) / 1e9 / float(row["forward"]) - 1)
         both = sum(operation_time(each, job, gpu) for each in fused_gradient(2, core))
@@ -160,7 +159,8 @@ def test_fused_attention_of_other_shapes(chosen: dict[str, str], forward: float,
 
 def test_heads_between_64_and_128_take_a_time_between(job: Job) -> None:
     gpu = library_gpu("gb200")
-    times = [operation_time(fused(2, Core(8, 64, 64, head, 4096, 4096, True)), job, gpu) for head in (32, 64, 96, 128)]
+    cores = [Core(8, 64, 64, head, 4096, 4096, causal=True) for head in (32, 64, 96, 128)]
+    times = [operation_time(fused(2, core), job, gpu) for core in cores]
 
     assert times[0] == pytest.approx(times[1], rel=1e-3)  # each pair has its exponential
     assert times[2] == pytest.approx((times[1] + times[3]) / 2, rel=1e-3)

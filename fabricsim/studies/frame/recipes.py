@@ -46,10 +46,9 @@ SCALES = ((256, "below 256 GPUs"), (1024, "256 to 1k GPUs"), (4096, "1k to 4k GP
 # Attention as flash-attn 2 has it on H100, which Grok's recipes ask for (NVTE_FUSED_ATTN=0, NVIDIA/dgxc-benchmarking,
 # grok1/configure.sh): 370 and 322 TFLOPS (Shah et al., arXiv 2407.08608, figures 5 and 6)
 _FLASH_ATTENTION_2 = ("cluster.gpu.attention_forward=0.37", "cluster.gpu.attention_backward=0.33")
-# Attention by the cuDNN of 2025, where the GPUs' own parameters are of 9.18 and later: share of the peak in bf16, overhead
-# and share in 8 bits, forward and backward, calibrated as these (NVIDIA/cudnn-frontend, benchmark/
-# sdpa_benchmark_training/artifacts: GB200 @d48a60e, GB300 by 9.13.1 @0b1577c, B200 by 9.10.2 @cb560b9; 4096 tokens and
-# more). U: B300 as GB300
+# Attention by the cuDNN of 2025, if the GPU has parameters of a later one: share of the peak in bf16, overhead and
+# share in 8 bits, forward and backward, calibrated as these (NVIDIA/cudnn-frontend, benchmark/sdpa_benchmark_training/
+# artifacts: GB200 @d48a60e, GB300 by 9.13.1 @0b1577c, B200 by 9.10.2 @cb560b9; 4096 tokens and more). U: B300 as GB300
 _GB300_IN_2025 = (0.795, 650, 0.48), (0.58, 930, 0.385)
 _ATTENTION_IN_2025 = {
     "gb200": ((0.705, 460, 0.43), (0.565, 540, 0.295)),
