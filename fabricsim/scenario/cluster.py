@@ -70,9 +70,10 @@ class Gpu(Spec):
     cut into tiles: a processor computes one at ``tile_efficiency`` of its part of the peak (``gemm_efficiency`` if
     left out), and each wave of tiles costs ``tile_overhead`` besides. ``attention_forward`` and
     ``attention_backward`` are the shares of the peak of fused attention on long sequences with heads of 128 elements,
-    with ``_64`` behind them those with heads of 64 (that of 128 if left out), and those of ``peak.fp8`` in 8 bits with
-    ``narrow_`` before them. Those with ``_overhead`` are the keys that a block of queries costs besides. Kernels of
-    passes that hide collectives take ``overlap_slowdown`` times as long in the mean (`fabricsim.workload.links`).
+    with ``_64`` behind them those with heads of 64 (that of 128 if left out), and with ``narrow_`` before them those of
+    the peak of each precision of 8 bits. Those with ``_overhead`` are the keys that a block of queries costs besides.
+    Kernels of passes that hide collectives take ``overlap_slowdown`` times as long in the mean
+    (`fabricsim.workload.links`).
     ``memory_reserved`` is the share of the memory that a job cannot have: the CUDA context of PyTorch takes 1 GB
     (github.com/pytorch/pytorch/issues/28394, 107667), and of 78 GiB 1.8 were lost to fragmentation where a
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
@@ -103,8 +104,8 @@ class Gpu(Spec):
     attention_backward_64: Fraction | None = None
     attention_forward_overhead: Keys = 150
     attention_backward_overhead: Keys = 300
-    narrow_attention_forward: Fraction | None = None
-    narrow_attention_backward: Fraction | None = None
+    narrow_attention_forward: dict[Peak, Fraction] = Field(default_factory=dict)
+    narrow_attention_backward: dict[Peak, Fraction] = Field(default_factory=dict)
     overlap_slowdown: Annotated[float, Field(ge=1, le=1000)] = 1.0
     staged_rate: Rate | None = None
     nvlink_rate: Rate | None = None

@@ -110,9 +110,10 @@ class Job(Spec):
 
     ``products`` is the precision of the products with weights of layers (Transformer Engine's ``fp8_autocast``): scaled
     per tensor (``"fp8"``) or per block (``"mxfp8"``, ``"nvfp4"``). The scale of a tensor comes from earlier iterations,
-    or with ``scaling = "current"`` from the tensor itself, which is read once more for it. All else, logits too, stays
-    in ``precision``, and so does attention without ``attention_products``. With ``activation_input`` the input of
-    SwiGLU is kept in 8 bits, and turned back before its gradient (``activation_func_fp8_input_store`` of Megatron-LM).
+    or with ``scaling = "current"`` from the tensor itself, which is read once more for it. All else stays in
+    ``precision``: attention without ``attention_products``, and logits without ``narrow_logits`` (``fp8_output_proj``
+    of Megatron-LM). With ``activation_input`` the input of SwiGLU is kept in 8 bits, and turned back before its
+    gradient (``activation_func_fp8_input_store`` of Megatron-LM).
     With ``adapters`` the weights of the model are frozen, and those in ``products`` kept as such.
 
     ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
@@ -159,7 +160,8 @@ class Job(Spec):
     gradient_precision: Literal["fp16", "bf16", "fp32"] | None = None
     products: Literal["fp8", "mxfp8", "nvfp4"] | None = None
     scaling: Literal["delayed", "current"] = "delayed"
-    attention_products: Literal["fp8"] | None = None
+    attention_products: Literal["fp8", "mxfp8"] | None = None
+    narrow_logits: bool = False
     activation_input: Literal["fp8"] | None = None
     adapters: Adapters | None = None
     schedule: Annotated[str, NameIn(SCHEDULES)] = "1f1b"

@@ -254,6 +254,8 @@ def _keeps(job: Job) -> Iterator[Mistake]:
 def _narrow(job: Job) -> Iterator[Mistake]:
     if job.scaling == "current" and job.products != "fp8":
         yield Mistake("job.scaling", "is how products in 8 bits find scales of tensors", 'set job.products = "fp8"')
+    if job.narrow_logits and job.products is None:
+        yield Mistake("job.narrow_logits", "is for products in 8 or 4 bits", "set job.products")
     if job.attention_products and job.attention != "fused":
         yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
     if job.activation_input and job.model.family != "llama":

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fabricsim.workload.latent import latent_projections
 from fabricsim.workload.norms import branch, layer_norm, residual
@@ -189,26 +189,47 @@ def is_windowed(operation: Operation) -> bool:
 
 def _core_attention(tape: Tape, core: Core) -> None:
     if tape.job.attention == "fused":
-        (inputs, gradient), (part, part_back) = _narrowed(tape, core), _fused_passes(tape, core)
+        (inputs, gradient), (part, part_back) = _narrowed(tape, core), _passes(tape, core)
         tape.step([*inputs, part], [*gradient, *part_back], _kept(tape, core))
         return
     _separate_kernels(tape, core)
 
 
-def _fused_passes(tape: Tape, core: Core) -> tuple[Operation, tuple[Operation, Operation]]:
-    """Make both passes of fused attention."""
-    narrow = tape.job.attention_products
-    sums, gradient = fused_gradient(tape.width, core)
-    return replace(fused(tape.width, core), narrow=narrow), (sums, replace(gradient, narrow=narrow))
+def fused_passes(
+    width: int, core: Core, narrow: Literal["fp8", "mxfp8"] | None = None
+) -> tuple[Operation, tuple[Operation, Operation]]:
+    """Make both passes of fused attention on elements of `width` bytes, or on factors of 8 bits.
+
+    In 8 bits cuDNN's backward pass takes as long with a window as without (NVIDIA/cudnn-frontend@60e572b,
+    benchmark/sdpa_benchmark_training/results/gpt_oss).
+    """
+    sums, gradient = fused_gradient(width, core if narrow is None else core._replace(window=None))
+    return replace(fused(width, core), narrow=narrow), (sums, replace(gradient, narrow=narrow))
+
+
+def _passes(tape: Tape, core: Core) -> tuple[Operation, tuple[Operation, Operation]]:
+    return fused_passes(tape.width, core, tape.job.attention_products)
 
 
 def _narrowed(tape: Tape, core: Core) -> tuple[list[Item], list[Item]]:
-    """Turn inputs and gradient of an attention in 8 bits into these; what it writes is as wide as without."""
+    """Turn inputs and gradient of an attention in 8 bits into these; what it writes is as wide as without.
+
+    For MXFP8 they are put in the order of heads first, and turned in both layouts (NVIDIA/TransformerEngine, pull
+    request 2719).
+    """
     narrow = tape.job.attention_products
     if narrow is None:
         return [], []
-    inputs = tape.narrowed("attention inputs", core.inputs, narrow, layouts=1)
-    return inputs, tape.narrowed("attention gradient", core.output_elements, narrow, layouts=1)
+    factors = {"inputs": core.inputs, "gradient": core.output_elements}
+    blocks = narrow == "mxfp8"
+    inputs, gradient = (
+        [
+            *([streamed(f"order attention {name}", elements, Pass(1, 1), tape.width, "stream")] if blocks else []),
+            *tape.narrowed(f"attention {name}", elements, narrow, layouts=2 if blocks else 1),
+        ]
+        for name, elements in factors.items()
+    )
+    return inputs, gradient
 
 
 def _kept(tape: Tape, core: Core) -> int:
@@ -293,7 +314,7 @@ def _ring(tape: Tape, core: Core) -> None:
     merge = Operation("merge partial results", 0, core.output_elements * (tape.width + 2 * FP32))
     pass_on = Exchange("ring_exchange", "context", moved, asynchronous=True)
     both = Exchange("ring_exchange", "context", 2 * moved, asynchronous=True)
-    part, part_back = _fused_passes(tape, core)
+    part, part_back = _passes(tape, core)
     add = Operation("add key and value gradients", 0, keys * tape.width * 3)
     forward, backward = _narrowed(tape, core)
     for step in range(ranks):

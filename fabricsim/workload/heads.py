@@ -60,6 +60,7 @@ def head(tape: Tape, job: Job) -> None:
     if model.family == "bert":
         tokens = _bert(tape, job, tokens)
     vocabulary = model.vocabulary // tape.tensor
+    tape.plain = not job.narrow_logits
     tape.column("logits", (tokens, hidden, vocabulary))
     if job.loss_kernels == "fused":
         _fused_cross_entropy(tape, tokens, vocabulary)

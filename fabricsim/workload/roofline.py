@@ -14,10 +14,11 @@ computed. Large products heat the chip until its clock falls, so that none is fa
 
 **Fused attention** reaches ``attention_forward`` or ``attention_backward`` of the peak on long sequences with heads
 of 128 elements or more, and ``attention_forward_64`` or ``attention_backward_64`` with heads of 64: each pair of a
-query and a key costs an exponential, whatever the width of its head. Between both the time of a pair grows evenly. A
-block of queries starts and ends at the cost of more keys, ``attention_forward_overhead`` or
-``attention_backward_overhead``, and under a causal mask computes half a block on its diagonal for nothing, with a
-window another half where it begins.
+query and a key costs an exponential, whatever the width of its head. Between both the time of a pair grows evenly. In
+8 bits (``narrow_attention_forward`` or ``narrow_attention_backward`` with heads of 128) it takes as long as in 16 with
+heads of 64, and grows more slowly beyond 128. A block of queries starts and ends at the cost of more keys,
+``attention_forward_overhead`` or ``attention_backward_overhead``, and under a causal mask computes half a block on its
+diagonal for nothing, with a window another half where it begins.
 
 **All else** streams through memory at ``memory_efficiency`` of its rate, with random numbers or exponentials at
 `FUNCTION_SHARE` of that.
@@ -63,7 +64,10 @@ On an A100 40 GB dropout of 268 million scores takes 1.2 ms and GELU with bias o
 """
 
 _QUERY_BLOCK = 128
-_NARROW_HEAD, _WIDE_HEAD = 64, 128  # elements, of tables of fused attention
+_SLIM_HEAD, _WIDE_HEAD = 64, 128  # elements, of tables of fused attention
+# Share of the time of a pair in 8 bits with heads of 128 that grows with the width of heads, by cuDNN 9.22 in MXFP8 on
+# GB300 with 16,384 tokens (NVIDIA/cudnn-frontend@60e572b, benchmark/sdpa_benchmark_training/results: llama3.1, dsv3)
+_FORWARD_GROWS, _BACKWARD_GROWS = 0.55, 0.34
 
 
 def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
@@ -160,28 +164,34 @@ def _attention(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     """Time of fused attention without memory's bound and latency, s."""
     batch, queries, head, keys = operation.shape or (1, 1, 1, 1)
     forward = operation.kernel == "attention"
-    products, overhead, wide, narrow = (
-        (PRODUCTS, gpu.attention_forward_overhead, gpu.attention_forward, gpu.attention_forward_64)
-        if forward
-        else (BACKWARD_PRODUCTS, gpu.attention_backward_overhead, gpu.attention_backward, gpu.attention_backward_64)
+    products, overhead = (
+        (PRODUCTS, gpu.attention_forward_overhead) if forward else (BACKWARD_PRODUCTS, gpu.attention_backward_overhead)
     )
-    share = wide or gpu.gemm_efficiency
-    slowed = 1.0 if narrow is None else _of_narrow_heads(head, share / narrow)
-    if operation.narrow:
-        share = (gpu.narrow_attention_forward if forward else gpu.narrow_attention_backward) or gpu.gemm_efficiency
     seen = operation.flops / (products * 2 * batch * queries * head)  # keys of the mean query
     diagonal = _QUERY_BLOCK // 2 if seen < keys else 0
     if is_windowed(operation):
         diagonal = _QUERY_BLOCK
     blocks = batch * -(-queries // _QUERY_BLOCK)
     idle = max(1.0, (gpu.processors or 1) / blocks)
-    rate = gpu.peak[operation.narrow or precision] * share
-    return idle * slowed * operation.flops * (1 + (overhead + diagonal) / seen) / rate
+    return idle * operation.flops * (1 + (overhead + diagonal) / seen) * _attention_flop(operation, precision, gpu)
 
 
-def _of_narrow_heads(head: int, at_64: float) -> float:
-    """How many times as long as with heads of 128 elements a FLOP takes, if with heads of 64 it takes `at_64` times."""
+def _attention_flop(operation: Operation, precision: Precision, gpu: Gpu) -> float:
+    """Time of an operation of fused attention on long sequences, s, by the width of heads."""
+    head = (operation.shape or (1, 1, 1, 1))[2]
+    forward = operation.kernel == "attention"
+    wide, slim, eight, grows = (
+        (gpu.attention_forward, gpu.attention_forward_64, gpu.narrow_attention_forward, _FORWARD_GROWS)
+        if forward
+        else (gpu.attention_backward, gpu.attention_backward_64, gpu.narrow_attention_backward, _BACKWARD_GROWS)
+    )
+    share = wide or gpu.gemm_efficiency
+    if operation.narrow:
+        share = eight.get(operation.narrow, gpu.gemm_efficiency)
+    at_128 = 1 / (gpu.peak[operation.narrow or precision] * share)
     if head >= _WIDE_HEAD:
-        return 1.0
-    pair = at_64 * _NARROW_HEAD  # time of a pair of query and key, in elements of a wide head
-    return (pair + (_WIDE_HEAD - pair) * max(head - _NARROW_HEAD, 0) / (_WIDE_HEAD - _NARROW_HEAD)) / head
+        return at_128 * (1 - grows + grows * head / _WIDE_HEAD) * _WIDE_HEAD / head if operation.narrow else at_128
+    if slim is None:
+        return at_128
+    pair, wide_pair = _SLIM_HEAD / (gpu.peak[precision] * slim), _WIDE_HEAD * at_128
+    return (pair + (wide_pair - pair) * max(head - _SLIM_HEAD, 0) / (_WIDE_HEAD - _SLIM_HEAD)) / head

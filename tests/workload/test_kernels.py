@@ -13,7 +13,7 @@ from fabricsim import load
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.library import root
-from fabricsim.workload.attention import Core, fused, fused_gradient
+from fabricsim.workload.attention import Core, fused, fused_passes
 from fabricsim.workload.work import Kernel, Operation
 from tests.reference.kernels import operation_time
 
@@ -127,27 +127,35 @@ def attention_errors(job: Job, **chosen: str) -> tuple[list[float], list[float]]
         rotary = int(row["queries"]) - values
         core = Core(int(row["batch"]), heads, heads, values, tokens, tokens, causal=True, rotary=rotary, window=window)
         gpu = library_gpu(row["gpu"])
-        ahead.append(operation_time(fused(2, core), job, gpu) / 1e9 / float(row["forward"]) - 1)
-        both = sum(operation_time(each, job, gpu) for each in fused_gradient(2, core))
+        passes, gradient = fused_passes(2, core, "mxfp8" if row["precision"] == "mxfp8" else None)
+        ahead.append(operation_time(passes, job, gpu) / 1e9 / float(row["forward"]) - 1)
+        both = sum(operation_time(each, job, gpu) for each in gradient)
         back.append(both / 1e9 / float(row["backward"]) - 1)
     return ahead, back
 
 
-def test_fused_attention_of_cudnn_is_as_its_tables_say(job: Job) -> None:
-    ahead, back = attention_errors(job, used="yes")
+@pytest.mark.parametrize(
+    ("precision", "rows", "mean", "largest"), [("bf16", 18, 0.012, 0.03), ("mxfp8", 8, 0.025, 0.06)]
+)
+def test_fused_attention_of_cudnn_is_as_its_tables_say(
+    precision: str, rows: int, mean: float, largest: float, job: Job
+) -> None:
+    ahead, back = attention_errors(job, used="yes", precision=precision)
 
-    assert len(ahead) == 18
-    assert statistics.fmean(map(abs, ahead + back)) < 0.012
-    assert max(map(abs, ahead + back)) < 0.03
+    assert len(ahead) == rows
+    assert statistics.fmean(map(abs, ahead + back)) < mean
+    assert max(map(abs, ahead + back)) < largest
 
 
 @pytest.mark.parametrize(
     ("chosen", "forward", "backward"),
     [
         ({"tokens": "2048"}, 0.08, 0.12),
-        ({"queries": "192"}, 0.03, 0.20),  # latent attention
-        ({"gpu": "gb200", "window": "128"}, 0.05, 0.13),
-        ({"gpu": "gb300", "window": "128"}, 0.25, 0.15),
+        ({"queries": "192", "precision": "bf16"}, 0.03, 0.20),  # latent attention
+        ({"gpu": "gb200", "window": "128", "precision": "bf16"}, 0.05, 0.13),
+        ({"gpu": "gb300", "window": "128", "precision": "bf16"}, 0.25, 0.15),
+        ({"queries": "192", "precision": "mxfp8"}, 0.03, 0.09),
+        ({"window": "128", "precision": "mxfp8"}, 0.13, 0.24),
     ],
 )
 def test_fused_attention_of_other_shapes(chosen: dict[str, str], forward: float, backward: float, job: Job) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from fabricsim.errors import ScenarioError
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.job import Job
+from fabricsim.workload.attention import Core, fused_passes
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import roofline_time
 from fabricsim.workload.shapes import stage_blocks
@@ -35,6 +37,13 @@ def test_products_of_layers_are_narrow_and_logits_are_not() -> None:
 
     assert {each.narrow for each in products(job, 1)} == {"fp8"}
     assert {each.narrow for each in products(job, -1)} == {None}
+
+
+def test_logits_are_narrow_if_asked_for() -> None:
+    plain, narrow = (job_of("job.products=fp8", *more) for more in ([], ["job.narrow_logits=true"]))
+
+    assert {each.narrow for each in products(narrow, -1)} == {"fp8"}
+    assert products(narrow, 1) == products(plain, 1)
 
 
 def test_flops_stay_and_factors_take_half() -> None:
@@ -125,9 +134,12 @@ def test_mxfp8_is_turned_as_fast_as_on_a_b200(rows: int, columns: int, microseco
     assert roofline_time(turned, "bf16", gpu) / 1e6 == pytest.approx(microseconds, rel=0.04)
 
 
+@pytest.mark.parametrize("precision", ["fp8", "mxfp8"])
 @pytest.mark.parametrize("context", [[], ["job.parallelism.context=1", "job.parallelism.data=8"]])
-def test_attention_in_8_bits_is_on_narrow_factors_at_its_own_rate(context: list[str]) -> None:
-    job = job_of(*context, "job.attention_products=fp8")
+def test_attention_in_8_bits_is_on_narrow_factors_at_its_own_rate(
+    context: list[str], precision: Literal["fp8", "mxfp8"]
+) -> None:
+    job = job_of("cluster.gpu.include=gb300", *context, f"job.attention_products={precision}")
     gpu = load("recipes", ["cluster.gpu.include=gb300"]).scenario.cluster.gpu
     work = block_work(stage_blocks(job.model, 1)[0][1], job)
     found = [
@@ -136,18 +148,42 @@ def test_attention_in_8_bits_is_on_narrow_factors_at_its_own_rate(context: list[
         if isinstance(item, Operation) and item.kernel in ("attention", "attention-gradient")
     ]
 
-    assert {item.narrow for item in found} == {"fp8"}
+    assert {item.narrow for item in found} == {precision}
     times = [roofline_time(each, "bf16", gpu) for item in found for each in (item, replace(item, narrow=None))]
     forward, backward = gpu.attention_forward or 1, gpu.attention_backward or 1
-    ahead, back = (gpu.narrow_attention_forward or 1) / forward, (gpu.narrow_attention_backward or 1) / backward
+    ahead, back = (
+        gpu.narrow_attention_forward[precision] / forward,
+        gpu.narrow_attention_backward[precision] / backward,
+    )
     for item, eight, sixteen in zip(found, times[::2], times[1::2], strict=True):
-        rate = (back if item.kernel == "attention-gradient" else ahead) * gpu.peak["fp8"] / gpu.peak["bf16"]
+        rate = (back if item.kernel == "attention-gradient" else ahead) * gpu.peak[precision] / gpu.peak["bf16"]
         assert (sixteen - gpu.kernel_latency) / (eight - gpu.kernel_latency) == pytest.approx(rate, rel=1e-6)
+
+
+@pytest.mark.parametrize(("precision", "passes"), [("fp8", [3]), ("mxfp8", [4, 2 + 2 * 33 / 32])])
+def test_attention_in_8_bits_turns_its_factors(precision: str, passes: list[float]) -> None:
+    job = job_of("cluster.gpu.include=gb300", "job.parallelism.context=1", f"job.attention_products={precision}")
+    work = block_work(stage_blocks(job.model, 1)[0][1], job)
+    names = ("order attention inputs", "quantise attention inputs")
+    turned = [item.traffic for item in work.forward if isinstance(item, Operation) and item.name in names]
+
+    inputs = 8192 * (4096 + 2 * 1024)  # of queries, keys and values
+    assert turned == [inputs * each for each in passes]
+
+
+def test_a_window_takes_nothing_from_a_backward_pass_in_8_bits() -> None:
+    core = Core(1, 64, 8, 64, 4096, 4096, causal=True)
+    small, (_, gradient) = fused_passes(2, core._replace(window=128), "mxfp8")
+    whole, (_, as_before) = fused_passes(2, core, "mxfp8")
+
+    assert gradient == as_before
+    assert small.flops < whole.flops / 10
 
 
 @pytest.mark.parametrize(
     ("settings", "key"),
     [
+        (["job.narrow_logits=true"], "job.narrow_logits"),
         (["job.scaling=current"], "job.scaling"),
         (["job.products=mxfp8", "job.scaling=current"], "job.scaling"),
         (["job.attention_products=fp8", "job.attention=unfused"], "job.attention_products"),

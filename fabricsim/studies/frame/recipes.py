@@ -21,7 +21,7 @@ from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.studies.frame.releases import experts
+from fabricsim.studies.frame.releases import mixture
 from fabricsim.studies.frame.study import Published, Study, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.workload.fit import fullest, usable_memory
@@ -217,7 +217,7 @@ def published_run(record: np.void) -> PublishedRun:
     if run.startswith(_BRIDGE) and not run.endswith(_TUNED):
         lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:
-        lines += experts(run.split(" ", maxsplit=1)[0], name, gpu, str(record["precision"]))
+        lines += mixture(run.split(" ", maxsplit=1)[0], name, gpu, str(record["precision"]))
     if record["precision"] != "bf16":
         lines += _narrow(record, context)
     shape = "".join(
@@ -239,7 +239,7 @@ def _attention(run: str, gpu: str) -> list[str]:
     lines = []
     for way, (share, overhead, narrow) in zip(("forward", "backward"), older[gpu], strict=True):
         lines += [f"cluster.gpu.attention_{way}={share}", f"cluster.gpu.attention_{way}_overhead={overhead}"]
-        lines.append(f"cluster.gpu.narrow_attention_{way}={narrow}")
+        lines.append(f"cluster.gpu.narrow_attention_{way}.fp8={narrow}")
     return lines
 
 

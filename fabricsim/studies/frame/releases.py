@@ -1,4 +1,4 @@
-"""How releases of Megatron-Bridge run experts, by their recipes.
+"""How releases of Megatron-Bridge run mixtures of experts, by their recipes.
 
 ``scripts/performance/configs`` of NVIDIA-NeMo/Megatron-Bridge (of commits 767255d, f29a269, 01b2977, 0426418, 07eea52)
 says for each model, GPU and precision what CUDA graphs hold (``cuda_graph_impl``, ``cuda_graph_scope``), which
@@ -8,6 +8,10 @@ requests say since when: #3983 (DeepSeek-V3 on GB300) and #4249 (Qwen3 on racks)
 B200) for 26.06.01, #5168 (Kimi K2) for 26.08, #3490 and #3549 (Qwen3 and DeepSeek-V3 on B300) for 26.04.01. U: overlap
 without a graph of the whole iteration, which Qwen3 had on H100 and, up to 26.02.01, on B300, is left out: what it takes
 of the host made B200 slower (#1760).
+
+``src/megatron/bridge/perf_recipes`` of 2026 says what else is in 8 bits with these graphs: attention
+(``fp8_dot_product_attention``, qwen/common.py, deepseek/gb300/deepseek_v3.py, gpt_oss/common.py) and logits
+(``fp8_output_proj``, the latter two, and deepseek/gb200/deepseek_v3.py).
 """
 
 from __future__ import annotations
@@ -24,6 +28,15 @@ _GRAPHS = {
     "qwen3-235b-a22b": {"gb300": "26.06", "gb200": "26.06", "b300": "26.06.01", "b200": "26.06.01"},
     "deepseek-v3": {"gb300": "26.06", "gb200": "26.06", "b300": "26.06.01"},
     "kimi-k2": {"gb300": "26.08"},
+}
+# What is in 8 bits there besides products of layers
+_ATTENTION, _LOGITS = "job.attention_products=mxfp8", "job.narrow_logits=true"
+_NARROW: dict[str, dict[str, tuple[str, ...]]] = {
+    "gpt-oss-120b": {"gb300": (_ATTENTION, _LOGITS), "gb200": (_ATTENTION, _LOGITS)},
+    "qwen3-30b-a3b": dict.fromkeys(("gb300", "gb200", "b300"), (_ATTENTION,)),
+    "qwen3-235b-a22b": dict.fromkeys(("gb300", "gb200", "b300", "b200"), (_ATTENTION,)),
+    "deepseek-v3": {"gb300": (_ATTENTION, _LOGITS), "gb200": (_LOGITS,), "b300": (_ATTENTION, _LOGITS)},
+    "kimi-k2": {"gb300": (_ATTENTION,)},
 }
 # All others: the last line whose model, GPU and release fit
 _RECIPES = (
@@ -45,10 +58,10 @@ _RECIPES = (
 )
 
 
-def experts(release: str, model: str, gpu: str, precision: str) -> tuple[str, ...]:
-    """Say how a release runs the experts of a model, as settings of a job; those of no recipe as Megatron-LM does."""
+def mixture(release: str, model: str, gpu: str, precision: str) -> tuple[str, ...]:
+    """Say how a release runs a mixture of experts, as settings of a job; one of no recipe as Megatron-LM does."""
     since = _GRAPHS.get(model, {}).get(gpu)
     if precision == "mxfp8" and since is not None and release >= since:
-        return _WHOLE
+        return (*_WHOLE, *_NARROW[model][gpu])
     own = [each for each in _RECIPES if each[0] == model and gpu in each[1].split() and each[2] <= release]
     return ("job.expert_kernels=all-to-all", *(own[-1][3] if own else ()))
