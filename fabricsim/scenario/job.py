@@ -120,8 +120,9 @@ class Job(Spec):
     ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
     does. With ``zero = 3`` parameters are gathered ``prefetch`` blocks ahead. ``recompute = "full"`` stores
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
-    repeats scores, softmax, dropout and context of the attention only, ``"feed-forward"`` up-projection and activation
-    of dense layers (``--recompute-modules mlp`` of Megatron-LM), ``"keep-qkv"`` all of them but queries, keys and
+    repeats scores, softmax, dropout and context of the attention only, ``"latent"`` what leads from latent vectors to
+    queries, keys and values (``--recompute-modules mla_up_proj`` of Megatron-LM), ``"feed-forward"`` up-projection and
+    activation of dense layers (``mlp`` there), ``"keep-qkv"`` all of them but queries, keys and
     values, which are kept (``remat_policy: save_qkv_proj`` of MaxText), ``"keep-attention"`` its projection besides
     (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes them in
     one kernel that keeps no scores (FlashAttention). ``loss_kernels = "fused"`` takes the loss of
@@ -169,7 +170,7 @@ class Job(Spec):
     bucket: Bytes = 25 * 2**20
     first_bucket: Bytes = 2**20
     prefetch: Positive = 1
-    recompute: Literal["none", "selective", "feed-forward", "keep-qkv", "keep-attention", "full"] = Field(
+    recompute: Literal["none", "selective", "latent", "feed-forward", "keep-qkv", "keep-attention", "full"] = Field(
         default_factory=_since("none", "full")
     )
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))

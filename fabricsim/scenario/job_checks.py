@@ -244,6 +244,8 @@ def _window(job: Job) -> Iterator[Mistake]:
 
 def _keeps(job: Job) -> Iterator[Mistake]:
     model = job.model
+    if job.recompute == "latent" and (model.latent is None or job.attention != "fused"):
+        yield Mistake("job.recompute", "'latent' is for fused latent attention", "one of none, selective, full")
     if job.recompute not in ("keep-qkv", "keep-attention"):
         return
     if job.parallelism.tensor > 1 or model.family != "llama" or model.experts or model.latent:

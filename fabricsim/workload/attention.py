@@ -103,8 +103,9 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window:
     tape.recorded = "attention" in job.recorded
     branch(tape, tokens * hidden)
     layer_norm(tape, tokens * hidden)
+    up: list[Item] = []
     if model.latent is not None:
-        latent_projections(tape, job, tokens)
+        up = latent_projections(tape, job, tokens)
     else:
         tape.column("QKV", (tokens, hidden, width + 2 * keys))
         bias = [Pass(1, 0, weight=True)] if biased else []
@@ -122,6 +123,8 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window:
         _ring(tape, core)
     else:
         _ulysses(tape, core)
+    if job.recompute == "latent":
+        tape.step([], [item for item in up if isinstance(item, Operation)])
     tape.row("projection", (tokens, width, hidden))
     residual(tape, tokens * hidden)
     tape.recorded = False
@@ -233,7 +236,9 @@ def _narrowed(tape: Tape, core: Core) -> tuple[list[Item], list[Item]]:
 
 
 def _kept(tape: Tape, core: Core) -> int:
-    """Bytes that fused attention keeps."""
+    """Bytes that fused attention keeps: its inputs, unless they are made again of latent vectors."""
+    if tape.job.recompute == "latent":
+        return _row_sums(core)
     width = tape.width if tape.job.attention_products is None else NARROW_BYTES[tape.job.attention_products]
     return round(width * core.inputs) + _row_sums(core)
 

@@ -16,10 +16,15 @@ from fabricsim.workload.work import Exchange, Pass
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.tape import Tape
+    from fabricsim.workload.work import Item
 
 
-def latent_projections(tape: Tape, job: Job, tokens: int) -> None:
-    """Record all from the normed input to queries, keys and values of `tokens` tokens. Raises ValueError without."""
+def latent_projections(tape: Tape, job: Job, tokens: int) -> list[Item]:
+    """Record all from the normed input to queries, keys and values of `tokens` tokens.
+
+    Returns what leads from the latent vectors to these, which ``--recompute-modules mla_up_proj`` of Megatron-LM
+    repeats. Raises ValueError without such vectors.
+    """
     model, latent = job.model, job.model.latent
     if latent is None:
         msg = f"{model.name} has no latent attention"
@@ -29,6 +34,7 @@ def latent_projections(tape: Tape, job: Job, tokens: int) -> None:
     tape.linear("query down", (own, hidden, latent.query_rank), stored=own * hidden)
     tape.linear("key down", (own, hidden, latent.key_rank + latent.rotary), stored=0)
     tape.stream("add input gradients", own * hidden, None, Pass(2, 1))
+    start = len(tape.forward)
     layer_norm(tape, tokens * latent.query_rank)
     tape.column("query up", (tokens, latent.query_rank, width + heads * latent.rotary))
     tape.stream("rotary positions", tokens * heads * latent.rotary, Pass(1, 1), Pass(1, 1))
@@ -38,3 +44,4 @@ def latent_projections(tape: Tape, job: Job, tokens: int) -> None:
         size = tokens * latent.rotary * tape.width
         tape.step([Exchange("all_gather", "tensor", size)], [Exchange("reduce_scatter", "tensor", size)])
     tape.stream("keys with positions", tokens * (2 * width + heads * latent.rotary), Pass(1, 1), Pass(1, 1))
+    return tape.forward[start:]

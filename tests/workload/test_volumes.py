@@ -264,9 +264,10 @@ def test_expert_parallelism(table: dict[str, Any], experts: dict[str, Any], load
         tensor=st.sampled_from([1, 2]),
         sequence_parallel=st.booleans(),
         context_method=st.sampled_from(["ring", "ulysses"]),
-    )
+    ),
+    recompute=st.sampled_from(["none", "latent"]),
 )
-def test_latent_attention(table: dict[str, Any], gpu: Gpu) -> None:
+def test_latent_attention(table: dict[str, Any], recompute: str, gpu: Gpu) -> None:
     degrees, model = table["parallelism"], table["model"]
     degrees["sequence_parallel"] &= degrees["tensor"] > 1
     if degrees["context"] == 1 or degrees["context"] * degrees["tensor"] > 4:
@@ -274,7 +275,7 @@ def test_latent_attention(table: dict[str, Any], gpu: Gpu) -> None:
         del degrees["context_method"]
     del model["kv_heads"]
     latent = {"query_rank": 24, "key_rank": 16, "rotary": 8}
-    agree({**table, "model": {**model, "latent": latent}, "attention": "fused", "recompute": "none"}, gpu)
+    agree({**table, "model": {**model, "latent": latent}, "attention": "fused", "recompute": recompute}, gpu)
 
 
 @SHAPES

@@ -21,7 +21,7 @@ from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.studies.frame.releases import mixture
+from fabricsim.studies.frame.releases import mixture, repeated
 from fabricsim.studies.frame.study import Published, Study, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.workload.fit import fullest, usable_memory
@@ -67,9 +67,9 @@ _ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"], dropout=true}', Fal
 # (NVIDIA/NeMo, docs/source/performance/performance_summary.md; SquadDataModule of llama3/finetuning/llama3_finetune.py
 # of dgxc-benchmarking). U: some 200; this divides sequences
 _SQUAD = 256
-# Releases of Megatron-Bridge repeat nothing, and move activations that do not fit to the host (recompute_granularity,
-# cpu_offloading_num_layers, NVIDIA-NeMo/Megatron-Bridge, scripts/performance/utils/overrides.py and configs). U: but
-# the up-projections of latent attention, 3 % of the products, activations of experts, and 5 of 32 layers on H100
+# Releases of Megatron-Bridge repeat nothing but up-projections of latent attention, and move what does not fit to the
+# host (recompute_granularity, cpu_offloading_num_layers, NVIDIA-NeMo/Megatron-Bridge, scripts/performance/utils/
+# overrides.py and configs). U: but activations of experts, and 5 of 32 layers on H100
 _BRIDGE = ("25.", "26.")
 # Nor do those of NeMo before (activations_checkpoint_granularity: null, conf/peft/llama/sft.yaml of NVIDIA/
 # NeMo-Framework-Launcher), whose optimizer keeps but the lower halves of fp32 weights beside bf16 ones
@@ -213,7 +213,7 @@ def published_run(record: np.void) -> PublishedRun:
         lines += _FLASH_ATTENTION_2
     lines += _attention(run, gpu)
     if run.startswith((*_BRIDGE, _NEMO)) or _TUNING in run:
-        lines.append("job.recompute=none")
+        lines.append(f"job.recompute={repeated(run, name, gpu, str(record['precision']))}")
     if run.startswith(_BRIDGE) and not run.endswith(_TUNED):
         lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:

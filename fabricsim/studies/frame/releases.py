@@ -12,6 +12,10 @@ of the host made B200 slower (#1760).
 ``src/megatron/bridge/perf_recipes`` of 2026 says what else is in 8 bits with these graphs: attention
 (``fp8_dot_product_attention``, qwen/common.py, deepseek/gb300/deepseek_v3.py, gpt_oss/common.py) and logits
 (``fp8_output_proj``, the latter two, and deepseek/gb200/deepseek_v3.py).
+
+In all of them (of commits 0fa501a, f0e2c37, 0426418) DeepSeek-V3 and Kimi K2 make queries, keys and values again of
+latent vectors (``recompute_modules`` with ``mla_up_proj``), but DeepSeek-V3 on GB300 in BF16 and, from 26.06 on, in
+MXFP8.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ _FUSED = "job.expert_kernels=fused", "job.expert_overlap=true"
 _WHOLE = "job.launch=graph", *_FUSED
 _ALL, _ROUTER = ('job.recorded=["attention", "router"]',), ('job.recorded=["router"]',)
 _FLEX = ("job.expert_kernels=flex",)
+_BRIDGE = "25"  # the first year of releases
 # By model and GPU, from a release on; mxfp8 alone
 _GRAPHS = {
     "gpt-oss-120b": {"gb300": "26.06", "gb200": "26.06"},
@@ -65,3 +70,11 @@ def mixture(release: str, model: str, gpu: str, precision: str) -> tuple[str, ..
         return (*_WHOLE, *_NARROW[model][gpu])
     own = [each for each in _RECIPES if each[0] == model and gpu in each[1].split() and each[2] <= release]
     return ("job.expert_kernels=all-to-all", *(own[-1][3] if own else ()))
+
+
+def repeated(release: str, model: str, gpu: str, precision: str) -> str:
+    """Say what a release computes again in backward passes, as `job.recompute`."""
+    latent = model == "kimi-k2" or (
+        model == "deepseek-v3" and not (gpu == "gb300" and (precision == "bf16" or release >= "26.06"))
+    )
+    return "latent" if latent and release >= _BRIDGE else "none"
