@@ -88,7 +88,8 @@ _SMALL = ("h200", "b200", "gb200")
 # Megatron-Bridge has of these models: _set_common_perf_overrides of scripts/performance/utils/overrides.py, which all
 # call (configs/{llama,gpt_oss,qwen,kimi}/*_llm_pretrain.py), before that llama3_70b and deepseek_v3_llm_pretrain.yaml,
 # later _benchmark_common of recipes/utils. U: not that of fine-tuning, which 26.06 has as native in
-# dryrun_configs/llama/llama3_70b_sft_gb200_fp8_mx_v1.yaml, though earlier recipes call the same
+# dryrun_configs/llama/llama3_70b_sft_gb200_fp8_mx_v1.yaml, though earlier recipes call the same. MLPerf's of Llama 3.1
+# 8B has it, too (CE_FUSION_IMPL=te, config_common_8b.sh)
 _TUNED = ("SFT", "LoRA")
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 TABLES = ("dgxc", "megatron-bridge")
@@ -214,7 +215,7 @@ def published_run(record: np.void) -> PublishedRun:
     lines += _attention(run, gpu)
     if run.startswith((*_BRIDGE, _NEMO)) or _TUNING in run:
         lines.append(f"job.recompute={repeated(run, name, gpu, str(record['precision']))}")
-    if run.startswith(_BRIDGE) and not run.endswith(_TUNED):
+    if (run.startswith(_BRIDGE) and not run.endswith(_TUNED)) or "llama31_8b" in run:
         lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:
         lines += mixture(run.split(" ", maxsplit=1)[0], name, gpu, str(record["precision"]))
