@@ -3,8 +3,9 @@
 Recipes state degrees, batches and precision. What they leave out is guessed by one rule for all rows: memory decides
 what is recomputed (nothing, or feed-forward networks, or all, the first that fits), gradients are reduced as the
 scenario ``recipes`` says, tensor parallelism overlaps with products (NeMo's ``tp_comm_overlap``; MLPerf v3.0 had it
-off), and machines are the reference systems of their GPU (`_MACHINES`). All GPUs go at the pace of the slowest one
-(`slowest`).
+off, and none has it in NVFP4: llama3_llm_pretrain.py and llama31_llm_pretrain.py of Megatron-Bridge,
+``TP_COMM_OVERLAP`` of MLPerf v5.1), and machines are the reference systems of their GPU (`_MACHINES`). All GPUs go at
+the pace of the slowest one (`slowest`).
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ def published_run(record: np.void) -> PublishedRun:
         f"job.parallelism.sequence_parallel={str(tensor > 1).lower()}",
         *(f"job.{key}={record[key]}" for key in ("micro_batch", "global_batch", "sequence")),
     ]
-    if tensor > 1 and not run.startswith("v3.0"):
+    if tensor > 1 and not run.startswith("v3.0") and record["precision"] != "nvfp4":
         lines.append("job.product_overlap=true")
     if record["shards"]:
         lines += ["job.parallelism.zero=3", f"job.parallelism.replicate={max(data // int(record['shards']), 1)}"]
