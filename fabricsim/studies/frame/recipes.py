@@ -22,7 +22,7 @@ from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.studies.frame.releases import mixture, repeated
+from fabricsim.studies.frame.releases import dispatched, mixture, repeated
 from fabricsim.studies.frame.study import Published, Study, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.workload.fit import fullest, usable_memory
@@ -220,6 +220,7 @@ def published_run(record: np.void) -> PublishedRun:
         lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:
         lines += mixture(run.split(" ", maxsplit=1)[0], name, gpu, str(record["precision"]))
+        lines += dispatched(lines, gpu, int(record["expert"]))
     if record["precision"] != "bf16":
         lines += _narrow(record, context)
     shape = "".join(

@@ -20,12 +20,22 @@ MXFP8.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 # All of an iteration in one graph, and what that takes; what is recorded otherwise
 _FUSED = "job.expert_kernels=fused", "job.expert_overlap=true"
 _WHOLE = "job.launch=graph", *_FUSED
 _ALL, _ROUTER = ('job.recorded=["attention", "router"]',), ('job.recorded=["router"]',)
 _FLEX = ("job.expert_kernels=flex",)
 _BRIDGE = "25"  # the first year of releases
+# What kernels of HybridEP reach of NVLink, by ranks on GB200, with 8 on B200: the mean of dispatch and combine in bf16,
+# less what a rank sends to itself (deepseek-ai/DeepEP@07eea0c, Hybrid-EP_Implementation.md, with as many processors as
+# recipes have, 32, on B200 16). U: GB300 and B300 as these, 64 ranks as 32
+_NVLINK = {8: 0.730, 16: 0.715, 32: 0.671}
+_NVLINK_OF_8 = 0.685
 # By model and GPU, from a release on; mxfp8 alone
 _GRAPHS = {
     "gpt-oss-120b": {"gb300": "26.06", "gb200": "26.06"},
@@ -70,6 +80,14 @@ def mixture(release: str, model: str, gpu: str, precision: str) -> tuple[str, ..
         return (*_WHOLE, *_NARROW[model][gpu])
     own = [each for each in _RECIPES if each[0] == model and gpu in each[1].split() and each[2] <= release]
     return ("job.expert_kernels=all-to-all", *(own[-1][3] if own else ()))
+
+
+def dispatched(settings: Iterable[str], gpu: str, ranks: int) -> tuple[str, ...]:
+    """Say what a dispatcher's kernels reach of NVLink between so many ranks, if settings have one."""
+    if gpu == "h100" or not {*_FLEX, *_FUSED}.intersection(settings):
+        return ()
+    share = _NVLINK[max(known for known in _NVLINK if known <= max(ranks, 8))] if gpu.startswith("gb") else _NVLINK_OF_8
+    return (f"cluster.gpu.nvlink_efficiency={share}",)
 
 
 def repeated(release: str, model: str, gpu: str, precision: str) -> str:
