@@ -45,6 +45,51 @@ def test_attention_is_that_of_the_library_of_a_run(table: str, run: str, gpu: st
     assert load("recipes", settings).scenario.cluster.gpu.attention_forward == forward
 
 
+@pytest.mark.parametrize(
+    ("run", "gpu", "found", "left"),
+    [
+        (
+            "26.08 DeepSeekV3",
+            "gb300",
+            ["job.recompute=none", "job.attention_products=mxfp8", "job.narrow_logits=true", "job.launch=graph"],
+            "job.parallelism.context=2",
+        ),
+        (
+            "26.06 DeepSeekV3",
+            "gb200",
+            ["job.recompute=latent", "job.narrow_logits=true"],
+            "job.attention_products=mxfp8",
+        ),
+        (
+            "26.04 DeepSeekV3",
+            "gb200",
+            ["job.recompute=latent", "cluster.gpu.nvlink_efficiency=0.671"],
+            "job.narrow_logits=true",
+        ),
+        (
+            "26.06 Qwen3_30B",
+            "h100",
+            ["job.recompute=none", "job.expert_kernels=flex"],
+            "cluster.gpu.nvlink_efficiency=0.73",
+        ),
+        ("26.06 LLAMA3.1_405B", "gb200", ["job.recompute=none", "job.loss_kernels=fused"], "job.recompute=latent"),
+    ],
+)
+def test_a_release_runs_a_model_as_its_recipe_says(run: str, gpu: str, found: list[str], left: str) -> None:
+    rows = (row for row in measured.load("megatron-bridge").rows if str(row["run"]).startswith(run))
+    settings = recipes.published_run(next(row for row in rows if row["gpu"] == gpu)).settings
+
+    assert set(found) <= set(settings)
+    assert left not in settings
+
+
+def test_tensor_parallel_gathers_run_beside_products_but_in_4_bits() -> None:
+    rows = [row for row in measured.load("megatron-bridge").rows if row["tensor"] > 1]
+    beside = {str(row["precision"]): "job.product_overlap=true" in recipes.published_run(row).settings for row in rows}
+
+    assert beside == {"fp8": True, "mxfp8": True, "nvfp4": False}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 def test_each_run_is_that_of_its_row(name: str) -> None:
