@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.latent import latent_projections
 from fabricsim.workload.norms import branch, layer_norm, residual
@@ -28,7 +28,7 @@ from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.tape import Tape
-    from fabricsim.workload.work import Item, Kernel
+    from fabricsim.workload.work import Item, Kernel, Narrow
 
 PRODUCTS, BACKWARD_PRODUCTS = 2, 5
 """Matrix products in the forward and in the backward pass of fused attention, which repeats the scores."""
@@ -124,7 +124,7 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window:
     else:
         _ulysses(tape, core)
     if job.recompute == "latent":
-        tape.step([], [item for item in up if isinstance(item, Operation)])
+        tape.repeat(up)
     tape.row("projection", (tokens, width, hidden))
     residual(tape, tokens * hidden)
     tape.recorded = False
@@ -198,9 +198,7 @@ def _core_attention(tape: Tape, core: Core) -> None:
     _separate_kernels(tape, core)
 
 
-def fused_passes(
-    width: int, core: Core, narrow: Literal["fp8", "mxfp8"] | None = None
-) -> tuple[Operation, tuple[Operation, Operation]]:
+def fused_passes(width: int, core: Core, narrow: Narrow | None = None) -> tuple[Operation, tuple[Operation, Operation]]:
     """Make both passes of fused attention on elements of `width` bytes, or on factors of 8 bits.
 
     In 8 bits cuDNN's backward pass takes as long with a window as without (NVIDIA/cudnn-frontend@60e572b,
@@ -263,7 +261,7 @@ def _separate_kernels(tape: Tape, core: Core) -> None:
     tape.matrix_product("context", (core.queries, core.keys, core.head), batch=batch, stored=core.value_elements)
     tape.stream("context transpose", core.output_elements, Pass(1, 1), Pass(1, 1))
     if not keeps:
-        tape.repeat(start)
+        tape.repeat(tape.forward[start:])
 
 
 def _softmax(tape: Tape, core: Core, *, stored: int) -> None:

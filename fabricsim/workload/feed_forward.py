@@ -28,10 +28,10 @@ def network(tape: Tape, job: Job, tokens: int, inner: int) -> None:
     tape.column("feed-forward up", (tokens, hidden, up_projections(job.model) * own))
     stored = tape.stored
     activation(tape, job, tokens * own)
-    repeated = [item for item in tape.forward[start:] if isinstance(item, Operation)]
+    repeated = tape.forward[start:]
     tape.row("feed-forward down", (tokens, own, hidden))
     if job.recompute == "feed-forward":
-        tape.step([], repeated)  # its input is gathered again anyhow
+        tape.repeat(repeated)  # its input is gathered again anyhow
         tape.stored = stored
 
 

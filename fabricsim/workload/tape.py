@@ -289,9 +289,9 @@ class Tape:
         to_weight = self.weighted(f"{name} weight gradient", shape, batch=batch, weight=True, output=output)
         return to_input, to_weight
 
-    def repeat(self, start: int) -> None:
-        """Have the kernels since `start` in `forward` run again before what they lead to goes back."""
-        self.step([], [item for item in self.forward[start:] if isinstance(item, Operation)])
+    def repeat(self, items: Iterable[Item]) -> None:
+        """Have the kernels among items of the forward pass run again before what they lead to goes back."""
+        self.step([], [item for item in items if isinstance(item, Operation)])
 
     def accumulate(self, block: Block) -> None:
         """Record, behind all else, how each gradient of a weight is added to the gradient buffer."""

@@ -182,6 +182,7 @@ def run_of(record: np.void) -> PublishedRun:
 def published_run(record: np.void) -> PublishedRun:
     """Describe the run of a row, without what is guessed from its memory."""
     gpu, gpus, run = str(record["gpu"]), int(record["gpus"]), str(record["run"])
+    release, precision = run.split(" ", maxsplit=1)[0], str(record["precision"])
     tensor, context, pipeline = (int(record[key]) for key in ("tensor", "context", "pipeline"))
     adapted = "lora" in run.lower()
     if adapted and context == 1:  # more GPUs than sequences share these
@@ -202,7 +203,7 @@ def published_run(record: np.void) -> PublishedRun:
         f"job.parallelism.sequence_parallel={str(tensor > 1).lower()}",
         *(f"job.{key}={record[key]}" for key in ("micro_batch", "global_batch", "sequence")),
     ]
-    if tensor > 1 and not run.startswith("v3.0") and record["precision"] != "nvfp4":
+    if tensor > 1 and not run.startswith("v3.0") and precision != "nvfp4":
         lines.append("job.product_overlap=true")
     if record["shards"]:
         lines += ["job.parallelism.zero=3", f"job.parallelism.replicate={max(data // int(record['shards']), 1)}"]
@@ -215,18 +216,18 @@ def published_run(record: np.void) -> PublishedRun:
         lines += _FLASH_ATTENTION_2
     lines += _attention(run, gpu)
     if run.startswith((*_BRIDGE, _NEMO)) or _TUNING in run:
-        lines.append(f"job.recompute={repeated(run, name, gpu, str(record['precision']))}")
+        lines.append(f"job.recompute={repeated(release, name, gpu, precision)}")
     if (run.startswith(_BRIDGE) and not run.endswith(_TUNED)) or "llama31_8b" in run:
         lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:
-        lines += mixture(run.split(" ", maxsplit=1)[0], name, gpu, str(record["precision"]))
+        lines += mixture(release, name, gpu, precision)
         lines += dispatched(lines, gpu, int(record["expert"]))
-    if record["precision"] != "bf16":
+    if precision != "bf16":
         lines += _narrow(record, context)
     shape = "".join(
         f" {key}{value}" for key, value in zip(("TP", "CP", "PP"), (tensor, context, pipeline), strict=True)
     )
-    text = f"{run}, {gpus} {gpu.upper()}, {record['precision']},{shape}, batch {record['global_batch']}"
+    text = f"{run}, {gpus} {gpu.upper()}, {precision},{shape}, batch {record['global_batch']}"
     return PublishedRun(text, _SCENARIO, tuple(lines))
 
 
