@@ -222,22 +222,33 @@ def _narrowed(tape: Tape, core: Core) -> tuple[list[Item], list[Item]]:
     if narrow is None:
         return [], []
     factors = {"inputs": core.inputs, "gradient": core.output_elements}
-    blocks = narrow == "mxfp8"
+    layouts = _layouts(narrow)
     inputs, gradient = (
         [
-            *([streamed(f"order attention {name}", elements, Pass(1, 1), tape.width, "stream")] if blocks else []),
-            *tape.narrowed(f"attention {name}", elements, narrow, layouts=2 if blocks else 1),
+            *([streamed(f"order attention {name}", elements, Pass(1, 1), tape.width, "stream")] if layouts > 1 else []),
+            *tape.narrowed(f"attention {name}", elements, narrow, layouts=layouts),
         ]
         for name, elements in factors.items()
     )
     return inputs, gradient
 
 
+def _layouts(narrow: Narrow) -> int:
+    """In how many layouts factors of 8 bits are needed: blocks of MXFP8 lie along the sum, which is not always one."""
+    return 2 if narrow == "mxfp8" else 1
+
+
 def _kept(tape: Tape, core: Core) -> int:
-    """Bytes that fused attention keeps: its inputs, unless they are made again of latent vectors."""
-    if tape.job.recompute == "latent":
-        return _row_sums(core)
-    width = tape.width if tape.job.attention_products is None else NARROW_BYTES[tape.job.attention_products]
+    """Bytes that fused attention keeps: its inputs as its products read them.
+
+    Those of 16 bits are not kept if they are made again of latent vectors. Those of 8 bits are: they are not turned
+    again (``save_for_backward`` of NVIDIA/TransformerEngine, dot_product_attention/backends.py).
+    """
+    narrow = tape.job.attention_products
+    if narrow is not None:
+        width = _layouts(narrow) * NARROW_BYTES[narrow]
+    else:
+        width = 0 if tape.job.recompute == "latent" else tape.width
     return round(width * core.inputs) + _row_sums(core)
 
 

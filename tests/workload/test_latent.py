@@ -71,6 +71,15 @@ def test_queries_keys_and_values_are_made_again_in_place_of_kept() -> None:
     assert kept.stored - again.stored == 2 * 4096 * 128 * (128 + 64 + 128 + 64 + 128)
 
 
+@pytest.mark.parametrize(("precision", "width"), [("fp8", 1), ("mxfp8", 2 * 33 / 32)])
+def test_factors_of_8_bits_are_kept_even_if_their_sources_are_made_again(precision: str, width: float) -> None:
+    settings = "cluster.gpu.include=gb300", "job.recompute=latent"
+    jobs = job_of(*settings), job_of(*settings, f"job.attention_products={precision}")
+    again, narrow = (block_work(stage_blocks(job.model, 1)[0][1], job) for job in jobs)
+
+    assert narrow.stored - again.stored == width * 4096 * 128 * (128 + 64 + 128 + 64 + 128)
+
+
 @pytest.mark.parametrize("settings", [["job.model.include=llama3-8b"], ["job.attention=unfused"]])
 def test_only_fused_latent_attention_is_made_again(settings: list[str]) -> None:
     with pytest.raises(ScenarioError, match=r"job\.recompute"):

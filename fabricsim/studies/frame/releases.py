@@ -30,28 +30,27 @@ _FUSED = "job.expert_kernels=fused", "job.expert_overlap=true"
 _WHOLE = "job.launch=graph", *_FUSED
 _ALL, _ROUTER = ('job.recorded=["attention", "router"]',), ('job.recorded=["router"]',)
 _FLEX = ("job.expert_kernels=flex",)
-_BRIDGE = "25"  # the first year of releases
 # What kernels of HybridEP reach of NVLink, by ranks on GB200, with 8 on B200: the mean of dispatch and combine in bf16,
 # less what a rank sends to itself (deepseek-ai/DeepEP@07eea0c, Hybrid-EP_Implementation.md, with as many processors as
 # recipes have, 32, on B200 16). U: GB300 and B300 as these, 64 ranks as 32
 _NVLINK = {8: 0.730, 16: 0.715, 32: 0.671}
 _NVLINK_OF_8 = 0.685
-# By model and GPU, from a release on; mxfp8 alone
-_GRAPHS = {
-    "gpt-oss-120b": {"gb300": "26.06", "gb200": "26.06"},
-    "qwen3-30b-a3b": {"gb300": "26.06", "gb200": "26.06", "b300": "26.06.01"},
-    "qwen3-235b-a22b": {"gb300": "26.06", "gb200": "26.06", "b300": "26.06.01", "b200": "26.06.01"},
-    "deepseek-v3": {"gb300": "26.06", "gb200": "26.06", "b300": "26.06.01"},
-    "kimi-k2": {"gb300": "26.08"},
-}
-# What is in 8 bits there besides products of layers
+# By model and GPU, in MXFP8: since which release, and what is in 8 bits then besides products of layers
 _ATTENTION, _LOGITS = "job.attention_products=mxfp8", "job.narrow_logits=true"
-_NARROW: dict[str, dict[str, tuple[str, ...]]] = {
-    "gpt-oss-120b": {"gb300": (_ATTENTION, _LOGITS), "gb200": (_ATTENTION, _LOGITS)},
-    "qwen3-30b-a3b": dict.fromkeys(("gb300", "gb200", "b300"), (_ATTENTION,)),
-    "qwen3-235b-a22b": dict.fromkeys(("gb300", "gb200", "b300", "b200"), (_ATTENTION,)),
-    "deepseek-v3": {"gb300": (_ATTENTION, _LOGITS), "gb200": (_LOGITS,), "b300": (_ATTENTION, _LOGITS)},
-    "kimi-k2": {"gb300": (_ATTENTION,)},
+_GRAPHS = {
+    ("gpt-oss-120b", "gb300"): ("26.06", _ATTENTION, _LOGITS),
+    ("gpt-oss-120b", "gb200"): ("26.06", _ATTENTION, _LOGITS),
+    ("qwen3-30b-a3b", "gb300"): ("26.06", _ATTENTION),
+    ("qwen3-30b-a3b", "gb200"): ("26.06", _ATTENTION),
+    ("qwen3-30b-a3b", "b300"): ("26.06.01", _ATTENTION),
+    ("qwen3-235b-a22b", "gb300"): ("26.06", _ATTENTION),
+    ("qwen3-235b-a22b", "gb200"): ("26.06", _ATTENTION),
+    ("qwen3-235b-a22b", "b300"): ("26.06.01", _ATTENTION),
+    ("qwen3-235b-a22b", "b200"): ("26.06.01", _ATTENTION),
+    ("deepseek-v3", "gb300"): ("26.06", _ATTENTION, _LOGITS),
+    ("deepseek-v3", "gb200"): ("26.06", _LOGITS),
+    ("deepseek-v3", "b300"): ("26.06.01", _ATTENTION, _LOGITS),
+    ("kimi-k2", "gb300"): ("26.08", _ATTENTION),
 }
 # All others: the last line whose model, GPU and release fit
 _RECIPES = (
@@ -75,9 +74,9 @@ _RECIPES = (
 
 def mixture(release: str, model: str, gpu: str, precision: str) -> tuple[str, ...]:
     """Say how a release runs a mixture of experts, as settings of a job; one of no recipe as Megatron-LM does."""
-    since = _GRAPHS.get(model, {}).get(gpu)
-    if precision == "mxfp8" and since is not None and release >= since:
-        return (*_WHOLE, *_NARROW[model][gpu])
+    since, *narrow = _GRAPHS.get((model, gpu), ("never",))
+    if precision == "mxfp8" and release >= since:  # digits come before letters
+        return (*_WHOLE, *narrow)
     own = [each for each in _RECIPES if each[0] == model and gpu in each[1].split() and each[2] <= release]
     return ("job.expert_kernels=all-to-all", *(own[-1][3] if own else ()))
 
@@ -95,4 +94,4 @@ def repeated(release: str, model: str, gpu: str, precision: str) -> str:
     latent = model == "kimi-k2" or (
         model == "deepseek-v3" and not (gpu == "gb300" and (precision == "bf16" or release >= "26.06"))
     )
-    return "latent" if latent and release >= _BRIDGE else "none"
+    return "latent" if latent else "none"
