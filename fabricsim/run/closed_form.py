@@ -159,18 +159,21 @@ class _Model:
 
     def _pass(self, stage: int, items: list[Timed]) -> float:
         """One pass: what is exchanged beside kernels costs what these do not hide."""
-        span, exposed, hidden, beside = EMPTY, 0.0, 0.0, EMPTY
+        span, exposed = EMPTY, 0.0
+        hidden: dict[str, float] = {}  # exchanges under way, by dimension, and what runs beside them
+        beside: dict[str, Span] = {}
         for item in items:
             if isinstance(item, Span):
                 kernels = item.slowed(self._plan.gpu.overlap_slowdown) if hidden else item
-                span, beside = span.then(kernels), beside.then(kernels)
+                span, beside = span.then(kernels), {key: each.then(kernels) for key, each in beside.items()}
             elif isinstance(item, Exchange) and item.asynchronous:
-                hidden, beside = hidden + self._exchange(stage, item), EMPTY
+                hidden[item.dimension] = hidden.get(item.dimension, 0.0) + self._exchange(stage, item)
+                beside[item.dimension] = EMPTY
             elif isinstance(item, Exchange):
                 exposed += self._exchange(stage, item)
             elif isinstance(item, Wait):
-                exposed += max(0.0, hidden - seconds(beside.alone))
-                hidden = 0.0
+                ran = seconds(beside.pop(item.dimension, EMPTY).alone)
+                exposed += max(0.0, hidden.pop(item.dimension, 0.0) - ran)
             else:
                 exposed, span = exposed + seconds(span.alone), EMPTY
         return seconds(span.alone) + exposed

@@ -333,10 +333,15 @@ def _ring(tape: Tape, core: Core) -> None:
     forward, backward = _narrowed(tape, core)
     for step in range(ranks):
         last = step == ranks - 1
-        forward += [*([] if last else [pass_on]), part, *([merge] if step else []), *([] if last else [Wait()])]
+        forward += [
+            *([] if last else [pass_on]),
+            part,
+            *([merge] if step else []),
+            *([] if last else [Wait("context")]),
+        ]
         # Keys and values go on until the last rank has them; their gradients start one step later.
         sent = pass_on if last or not step else both
-        backward += [sent, *part_back, Wait(), *([add] if step else [])]
+        backward += [sent, *part_back, Wait("context"), *([add] if step else [])]
     tape.step(forward, backward, _kept(tape, core))
 
 

@@ -43,7 +43,7 @@ class RankOps:
         self._launch = collective(launch)
         self._groups: dict[str, tuple[int, ...]] = {}
         self._shares: dict[int, tuple[Sequence[Timed], list[float]]] = {}  # by the place of the items in memory
-        self._outstanding: list[int] = []
+        self._outstanding: dict[str, list[int]] = {}  # exchanges beside what comes next, by dimension
         self._span = EMPTY
         self._timer = ""
         self._level = True  # host and GPU are at the begin of a pass
@@ -110,8 +110,7 @@ class RankOps:
                 part = max(own, slowed)
                 self.compute(item.slowed(self.slowed.factor(part)) if part else item, timer)
             elif isinstance(item, Wait):
-                self.wait(self._outstanding)
-                self._outstanding = []
+                self.wait(self._outstanding.pop(item.dimension, ()))
             elif isinstance(item, Level):
                 self.begin()
             else:
@@ -140,8 +139,8 @@ class RankOps:
         if not item.asynchronous:
             self.join(call, timer)
             return
-        after = (*self._outstanding[-1:], *self.last())
-        self._outstanding.append(self.beside(call, timer, after=after))
+        before = self._outstanding.setdefault(item.dimension, [])
+        before.append(self.beside(call, timer, after=(*before[-1:], *self.last())))
 
     def join(self, call: Call, timer: str, *, after: Iterable[int] = ()) -> int:
         """Take part in the next call of a group, and wait for it; returns the op."""

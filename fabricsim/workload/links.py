@@ -98,17 +98,22 @@ def share(collectives: float, kernels: float) -> float:
 def shares(items: Sequence[Timed], least: Callable[[Exchange], float]) -> list[float]:
     """Give for each item how much of the mean slowdown it has beside exchanges, up to the wait behind these.
 
+    Of exchanges of several dimensions beside an item those count that slow it most.
+
     `least`: least time of an exchange, s.
     """
     found = [0.0] * len(items)
-    since, hidden, running = 0, 0.0, 0
+    ran, total = [], 0  # time of the kernels before each item
+    begun: dict[str, tuple[int, float]] = {}  # first item and time of the exchanges under way of each dimension
     for number, item in enumerate(items):
+        ran.append(total)
         if isinstance(item, Exchange) and item.asynchronous:
-            since, running = (since, running) if hidden else (number, 0)
-            hidden += least(item)
+            since, hidden = begun.get(item.dimension, (number, 0.0))
+            begun[item.dimension] = since, hidden + least(item)
         elif isinstance(item, Span):
-            running += item.run
-        elif isinstance(item, Wait) and hidden:
-            found[since:number] = [share(hidden, running / PS_PER_S)] * (number - since)
-            hidden = 0.0
+            total += item.run
+        elif isinstance(item, Wait):
+            since, hidden = begun.pop(item.dimension, (number, 0.0))
+            part = share(hidden, (total - ran[since]) / PS_PER_S) if hidden else 0.0
+            found[since:number] = [max(each, part) for each in found[since:number]]
     return found

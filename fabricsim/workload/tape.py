@@ -204,9 +204,9 @@ class Tape:
         if self.gathers:
             again, reduce = _beside("all_gather", moved), _beside("reduce_scatter", size)
             forward = self.beside_product(Exchange("all_gather", "tensor", moved), product)
-            backward = [*([] if self.frozen else [again]), to_input, Wait(), reduce, *to_weight, Wait()]
+            backward = [*([] if self.frozen else [again]), to_input, Wait("tensor"), reduce, *to_weight, Wait("tensor")]
         elif self.tensor > 1 and self.job.tensor_overlap:
-            backward = [to_input, _beside("all_reduce", size), *to_weight, Wait()]
+            backward = [to_input, _beside("all_reduce", size), *to_weight, Wait("tensor")]
         elif self.tensor > 1:
             backward = [to_input, *to_weight, Exchange("all_reduce", "tensor", size)]
         forward = [*self.quantise("input", self.own(rows * inner)), *forward]
@@ -242,7 +242,7 @@ class Tape:
         if not self.job.product_overlap:
             return [exchange, product] if gather else [product, exchange]
         last = 0 if gather else exchange.size // self.tensor
-        items: list[Item] = [replace(exchange, size=exchange.size - last, asynchronous=True), product, Wait()]
+        items: list[Item] = [replace(exchange, size=exchange.size - last, asynchronous=True), product, Wait("tensor")]
         return [*items, replace(exchange, size=last)] if last else items
 
     def kept(self, elements: int) -> int:

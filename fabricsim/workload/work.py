@@ -65,7 +65,8 @@ class Exchange:
     `collective`: what is done.
     `dimension`: the parallel dimension whose group does it: ``"tensor"``, ``"context"`` or ``"expert"``.
     `size`: bytes, counted as in `fabricsim.workload.program.Call`.
-    `asynchronous`: whether the operations behind it go on beside it, up to the next `Wait`.
+    `asynchronous`: whether the operations behind it go on beside it, up to the next `Wait` of its dimension. Those of
+    a dimension run one after the other, of different ones side by side, as those of NCCL's communicators do.
     """
 
     collective: CollectiveName
@@ -76,7 +77,9 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Wait:
-    """Whatever comes next needs the asynchronous exchanges so far."""
+    """Whatever comes next needs the asynchronous exchanges so far of a `dimension`."""
+
+    dimension: str
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fabricsim.workload.links import Beside
 from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import Program
 from fabricsim.workload.stages import Timed
-from fabricsim.workload.work import Exchange
+from fabricsim.workload.work import Exchange, Wait
 from tests.reference.jobs import make_job, replay
 
 TIMES = st.integers(0, 50).map(lambda microseconds: microseconds * 10**6)
@@ -71,11 +71,11 @@ def test_slower_kernels_take_longer_and_at_most_in_proportion(kernels: list[tupl
     assert max(span.alone, slowed.run) <= slowed.alone <= round(span.alone * factor) + 1
 
 
-def pass_of(items: list[Timed]) -> Program:
-    """Add a pass of two tensor-parallel ranks."""
-    job = make_job(tensor=2)
+def pass_of(items: list[Timed], **degrees: int) -> Program:
+    """Add a pass of two tensor-parallel ranks, or of more."""
+    job = make_job(tensor=2, **degrees)
     builder = ProgramBuilder(("forward-compute",))
-    for rank in range(2):
+    for rank in range(job.parallelism.ranks):
         lane = RankOps(builder, Placement(job.parallelism), rank, Beside(1.0), LAUNCH)
         lane.begin()
         lane.add(items, "forward-compute")
@@ -107,6 +107,20 @@ def test_a_pass_ends_where_host_and_gpu_followed_side_by_side_end_it(items: list
         else:
             clock, host = clock + transfer, host + LAUNCH
     assert end[-1] == clock
+
+
+def test_exchanges_of_two_dimensions_run_side_by_side_and_are_waited_for_one_by_one() -> None:
+    outer, inner = (Exchange("all_gather", name, 1, asynchronous=True) for name in ("context", "tensor"))
+    span = kernel(1000, 0)
+
+    program = pass_of([outer, span, inner, span, Wait("tensor"), span, Wait("context")], context=2)
+
+    collective = program.ops["kind"] == COLLECTIVE
+    dimensions = np.array([program.calls[call].dimension for call in program.ops["call"][collective]])
+    program.ops["duration"][program.ops["stream"] == HOST_STREAM] = 0
+    program.ops["duration"][collective] = np.where(dimensions == "context", 2500, 500)
+    _, end = replay(program)
+    assert end.max() == 3000  # as the three spans: the outer exchange ends beside the third
 
 
 @pytest.mark.parametrize(("run", "held"), [(500, 0), (20, 2)])

@@ -40,7 +40,7 @@ def test_kernels_slow_for_the_time_of_what_is_beside_them() -> None:
 def test_kernels_up_to_the_wait_slow_by_the_exchanges_before_it() -> None:
     exchange = Exchange("all_gather", "tensor", 1, asynchronous=True)
     ms = kernel(10**9, 0)
-    items: list[Timed] = [ms, exchange, ms, exchange, ms, Wait(), ms, Exchange("all_gather", "tensor", 1), ms]
+    items: list[Timed] = [ms, exchange, ms, exchange, ms, Wait("tensor"), ms, Exchange("all_gather", "tensor", 1), ms]
 
     found = shares(items, lambda _: 0.0001)
 
@@ -90,3 +90,14 @@ def test_kernels_slow_by_the_bytes_of_user_buffers_and_beside_nccl_all_along(*, 
     more = float(layers[1] - layers[0])
 
     assert (more == pytest.approx(0.5 / HIDDEN * least, rel=0.05)) is buffers
+
+
+def test_an_exchange_within_another_ends_for_itself() -> None:
+    ms = kernel(10**9, 0)
+    outer, inner = (Exchange("all_to_all", name, 1, asynchronous=True) for name in ("expert", "tensor"))
+    items: list[Timed] = [outer, ms, inner, ms, Wait("tensor"), ms, Wait("expert"), ms]
+
+    found = shares(items, lambda item: {"expert": 0.0003, "tensor": 0.0005}[item.dimension])
+
+    beside = share(0.0003, 0.003)
+    assert found == pytest.approx([beside, beside, share(0.0005, 0.001), share(0.0005, 0.001), beside, beside, 0, 0])
