@@ -23,7 +23,9 @@ class Parallelism(Spec):
 
     ``sequence_parallel`` splits what lies between the tensor-parallel parts of a layer along the sequence
     (Korthikanti et al., arXiv 2205.05198). ``expert`` spreads the experts over groups of data-parallel
-    ranks, which it divides. ``virtual_stages`` is the number of model chunks per rank of the interleaved
+    ranks, which it divides; tensor-parallel ranks split each. With ``expert_tensor = 1`` experts are whole, and
+    spread over the tensor- and context-parallel ranks as well: ``expert`` divides the ranks of a stage (parallel
+    folding: Liu et al., arXiv 2504.14960). ``virtual_stages`` is the number of model chunks per rank of the interleaved
     schedule. ``zero`` shards optimizer state (1), gradients (2) and parameters (3, FSDP) over the
     data-parallel ranks. With ``zero = 3`` these are ``replicate`` groups, each of which shares out all parameters
     among its own ranks (hybrid sharding), and without ``reshard_after_forward`` parameters gathered for a forward pass
@@ -37,6 +39,7 @@ class Parallelism(Spec):
     tensor: Positive = 1
     context: Positive = 1
     expert: Positive = 1
+    expert_tensor: Positive | None = None
     sequence_parallel: bool = False
     context_method: Literal["ring", "ulysses"] = "ring"
     virtual_stages: Positive = 1
@@ -50,6 +53,16 @@ class Parallelism(Spec):
     def shards(self) -> int:
         """Ranks among which ZeRO shares out what is not of experts."""
         return self.data * self.context // self.replicate
+
+    @property
+    def expert_parts(self) -> int:
+        """Tensor-parallel ranks that split an expert."""
+        return self.tensor if self.expert_tensor is None else self.expert_tensor
+
+    @property
+    def expert_shards(self) -> int:
+        """Ranks among which ZeRO shares out experts: those that hold the same, of a group of `replicate`."""
+        return self.shards * self.tensor // self.expert_parts // self.expert
 
     @property
     def ranks(self) -> int:

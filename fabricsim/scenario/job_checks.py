@@ -121,12 +121,13 @@ def _heads(job: Job) -> Iterator[Mistake]:
 def _tensor(job: Job) -> Iterator[Mistake]:
     """Check that tensor parallelism splits each matrix into equal parts."""
     model, degree = job.model, job.parallelism.tensor
+    split = model.experts if job.parallelism.expert_tensor is None else None
     widths = {
         "heads": model.heads,
         "kv_heads": model.kv_heads or model.heads,
         "feed_forward": model.feed_forward or 4 * model.hidden,
         "vocabulary": model.vocabulary,
-        "experts.feed_forward": (model.experts and model.experts.feed_forward) or degree,
+        "experts.feed_forward": split.feed_forward or degree if split else degree,
     }
     odd = [f"job.model.{key}, {width}" for key, width in widths.items() if width % degree]
     if odd:
@@ -172,6 +173,7 @@ def _no_experts(job: Job) -> Iterator[Mistake]:
     problem = f"has no effect: the model {job.model.name!r} has no experts"
     settings = {
         "parallelism.expert": job.parallelism.expert > 1,
+        "parallelism.expert_tensor": job.parallelism.expert_tensor is not None,
         "capacity_factor": job.capacity_factor is not None,
         "expert_imbalance": job.expert_imbalance > 1,
         "expert_kernels": job.expert_kernels != "grouped",
@@ -295,10 +297,18 @@ def _spread_experts(job: Job) -> Iterator[Mistake]:
     if experts.count % degrees.expert:
         problem = f"{experts.count} experts cannot be shared evenly by {degrees.expert} ranks"
         yield Mistake("job.parallelism.expert", problem, f"one of {_divisors(experts.count)}")
-    if degrees.data % degrees.expert:
-        problem = f"{degrees.expert} does not divide the data-parallel degree, {degrees.data}"
-        yield Mistake("job.parallelism.expert", problem, f"one of {_divisors(degrees.data)}")
-    if degrees.expert > 1 and degrees.tensor > 1 and not degrees.sequence_parallel:
+    whole = degrees.expert_tensor is not None
+    what = "ranks of a stage" if whole else "data-parallel degree"
+    ranks = degrees.ranks // degrees.pipeline if whole else degrees.data
+    if ranks % degrees.expert:
+        problem = f"{degrees.expert} does not divide the {what}, {ranks}"
+        yield Mistake("job.parallelism.expert", problem, f"one of {_divisors(ranks)}")
+    if degrees.expert_tensor not in (None, 1):
+        problem = f"{degrees.expert_tensor}: experts are whole or split by all tensor-parallel ranks"
+        yield Mistake("job.parallelism.expert_tensor", problem, "set it to 1, or leave it out")
+    if whole and degrees.replicate > 1:
+        yield Mistake("job.parallelism.expert_tensor", "is not modelled with replicate", "leave one of both out")
+    if (degrees.expert > 1 or whole) and degrees.tensor > 1 and not degrees.sequence_parallel:
         problem = "false, but tensor-parallel ranks that all have the same tokens cannot send them to experts"
         yield Mistake("job.parallelism.sequence_parallel", problem, "set it to true")
 

@@ -113,7 +113,7 @@ class JobPlan:
         for stage in range(degrees.pipeline):
             tensors, experts = self._tensors(stage)
             if degrees.zero:
-                own = -(-sum(tensors) // degrees.shards) + -(-sum(experts) // (degrees.shards // degrees.expert))
+                own = -(-sum(tensors) // degrees.shards) + -(-sum(experts) // degrees.expert_shards)
                 tensors, experts = [own], []
             times.append(operations_time(optimizer_operations([*tensors, *experts], self.job), self.job, self.gpu))
         return tuple(times)

@@ -2,8 +2,9 @@
 
 A router picks experts for each token; tokens are copied, ordered by expert and exchanged, go through the
 experts of each rank in one grouped product, and travel back to be weighted and added up. If tensor
-parallelism splits the experts, their tokens are gathered before and added up behind them. Shared experts
-are one feed-forward network of their joint width (Dai et al., arXiv 2401.06066).
+parallelism splits the experts, their tokens are gathered before and added up behind them; with
+``expert_tensor = 1`` it does not, and each rank has those of its own tokens. Shared experts are one feed-forward
+network of their joint width (Dai et al., arXiv 2401.06066).
 
 Every rank does what the busiest one does: its experts get ``expert_imbalance`` times the even share of
 tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668, section 2.2); all others wait
@@ -45,9 +46,9 @@ def expert_layer(tape: Tape, job: Job, attention: Callable[[], None]) -> None:
     for part in (attention, partial(experts, tape, job, job.sequence)):
         if job.expert_overlap and job.parallelism.expert > 1:
             beside = replace(_all_to_all(tape, job), asynchronous=True)
-            tape.step([beside], [Wait()])
+            tape.step([beside], [Wait("expert")])
             part()
-            tape.step([Wait()], [beside])
+            tape.step([Wait("expert")], [beside])
         else:
             part()
 
@@ -67,7 +68,8 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     if job.expert_kernels in _ROUTING:
         tape.step([Level()], [])  # the host needs the tokens of each expert
     _exchange(tape, job)
-    _grouped(tape, job, math.ceil(tokens * mixture.per_token * load(job)))
+    sent = tokens if job.parallelism.expert_parts > 1 else own
+    _grouped(tape, job, math.ceil(sent * mixture.per_token * load(job)))
     _exchange(tape, job)
     tape.stream("weight and add up", moved, Pass(1, 0), Pass(1, 1), stored=tape.width)
     if mixture.shared:
@@ -115,15 +117,15 @@ def _exchange(tape: Tape, job: Job) -> None:
 
 def _grouped(tape: Tape, job: Job, rows: int) -> None:
     """Run `rows` tokens through the experts of this rank, evenly spread."""
-    hidden, inner = job.model.hidden, expert_width(job.model) // tape.tensor
+    parts = job.parallelism.expert_parts
+    hidden, inner = job.model.hidden, expert_width(job.model) // parts
     local = experts_of(job.model).count // job.parallelism.expert
     each = math.ceil(rows / local)
     size = rows * hidden * tape.width
-    if tape.gathers:
+    if parts > 1:
+        gathered = tape.gathers
         gather, add = Exchange("all_gather", "tensor", size), Exchange("reduce_scatter", "tensor", size)
-        tape.step([gather], [add])
-    elif tape.tensor > 1:
-        tape.step([], [Exchange("all_reduce", "tensor", size)])
+        tape.step([gather] if gathered else [], [add if gathered else Exchange("all_reduce", "tensor", size)])
     sorts, fused = job.expert_kernels == "all-to-all" and local > 1, job.expert_kernels == "fused"
     if sorts:
         tape.stream("sort by expert", rows * hidden, Pass(1, 1), Pass(1, 1))
@@ -142,7 +144,8 @@ def _grouped(tape: Tape, job: Job, rows: int) -> None:
         _add_biases(tape, job, rows * hidden)
     if sorts:
         tape.stream("sort by rank", rows * hidden, Pass(1, 1), Pass(1, 1))
-    tape.sum_up(rows * hidden)
+    if parts > 1:
+        tape.sum_up(rows * hidden)
 
 
 def _limit(tape: Tape, job: Job, elements: int) -> None:

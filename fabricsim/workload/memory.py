@@ -120,7 +120,7 @@ class _Need:
     def replicas(self) -> tuple[int, int]:
         """Ranks among which parameters are shared out, and experts."""
         degrees = self.job.parallelism
-        return degrees.shards, degrees.shards // degrees.expert
+        return degrees.shards, degrees.expert_shards
 
     def share(self, blocks: list[Parameters], stage: int) -> int:
         """Parameters whose part a rank holds, where they are shared out from a ZeRO stage on."""

@@ -103,7 +103,7 @@ def _layer(model: Model, degrees: Parallelism, number: int) -> Parameters:
         return Parameters(attention + _feed_forward(model, feed_forward(model), tensor))
     inner = experts.feed_forward or feed_forward(model)
     shared = _feed_forward(model, experts.shared * inner, tensor) if experts.shared else 0
-    local = experts.count // degrees.expert * _feed_forward(model, inner, tensor)
+    local = experts.count // degrees.expert * _feed_forward(model, inner, degrees.expert_parts)
     return Parameters(attention + model.hidden * experts.count + shared, local)
 
 

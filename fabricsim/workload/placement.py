@@ -112,14 +112,24 @@ class Placement:
     @cached_property
     def expert(self) -> NDArray[np.int64]:
         """Groups over which the experts are spread, shape ``(groups, expert)``."""
+        if self.parallelism.expert_tensor is not None:
+            return self._neighbours.reshape(-1, self.parallelism.expert)
         return np.moveaxis(self.grid, 1, -1).reshape(-1, self.parallelism.expert)
 
     @cached_property
     def expert_data(self) -> NDArray[np.int64]:
-        """Groups that hold the same experts, shape ``(groups, data * context / expert)``."""
+        """Groups that hold the same experts, shape ``(groups, ranks)``."""
         degrees = self.parallelism
+        if degrees.expert_tensor is not None:
+            by_group = self._neighbours.reshape(degrees.pipeline, -1, degrees.expert)
+            return by_group.transpose(0, 2, 1).reshape(-1, by_group.shape[1])
         by_expert = self.grid.reshape(degrees.pipeline, -1, degrees.expert, degrees.context, degrees.tensor)
         return by_expert.transpose(0, 2, 4, 1, 3).reshape(-1, degrees.data * degrees.context // degrees.expert)
+
+    @property
+    def _neighbours(self) -> NDArray[np.int64]:
+        """Ranks of each stage, the lowest first, shape ``(pipeline, ranks)``."""
+        return np.sort(self.grid.reshape(self.parallelism.pipeline, -1))
 
     @cached_property
     def pipelines(self) -> NDArray[np.int64]:

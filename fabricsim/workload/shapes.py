@@ -316,7 +316,8 @@ class _Shapes:
         router = (self.model.hidden * experts.count,)
         shared = self.network(experts.shared * inner) if experts.shared else ()
         local = experts.count // self.parallelism.expert
-        own = tuple(local * elements for elements in self.network(inner))
+        split = self.parallelism.model_copy(update={"tensor": self.parallelism.expert_parts})
+        own = tuple(local * elements for elements in replace(self, parallelism=split).network(inner))
         return Block("expert-layer", self.attention() + self.norm() + router + shared, own)
 
     def decoder_layer(self) -> Block:

@@ -34,7 +34,7 @@ def data_calls(job: Job) -> Iterator[EqualCalls]:
     """
     degrees, stages = job.parallelism, job.parallelism.pipeline
     shards, ranks = degrees.shards, degrees.ranks // stages
-    parts: tuple[tuple[Part, int], ...] = (("dense", shards), ("experts", shards // degrees.expert))
+    parts: tuple[tuple[Part, int], ...] = (("dense", shards), ("experts", degrees.expert_shards))
     for part, members in parts:
         groups = ranks // members
         for stage in range(stages):

@@ -106,8 +106,8 @@ def _products(job: Job) -> Iterator[_Count]:
 
 def _experts_split(job: Job) -> Iterator[EqualCalls]:
     """Tokens of split experts, gathered before and added up behind them; their gradients the other way."""
-    model, members, again = job.model, job.parallelism.tensor, _again(job)
-    if model.experts is None:
+    model, members, again = job.model, job.parallelism.expert_parts, _again(job)
+    if model.experts is None or members == 1:
         return
     tokens = job.micro_batch * job.sequence // job.parallelism.context
     size = ceil(tokens * model.experts.per_token * _load(job)) * model.hidden * PRECISION_BYTES[job.precision]

@@ -64,9 +64,13 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @st.composite
 def spread(draw: st.DrawFn) -> Job:
-    """GPTs in context parallel, with experts spread over replicas."""
+    """GPTs in context parallel, with experts spread over replicas, or over tensor- and context-parallel ranks, too."""
     context, data = draw(st.sampled_from([(2, 1), (4, 1), (2, 2), (1, 4), (2, 4)]))
     degrees = {"context": context, "data": data, "expert": data}
+    if draw(st.booleans()):
+        tensor = draw(st.sampled_from([1, 2])) if context * data < 8 else 1
+        degrees |= {"tensor": tensor, "sequence_parallel": tensor > 1}
+        degrees |= {"expert": min(4, tensor * context * data), "expert_tensor": 1}
     if context > 1:
         degrees["context_method"] = draw(st.sampled_from(["ring", "ulysses"]))
     return _job(draw, degrees, experts={"count": 4, "per_token": draw(st.integers(1, 2))})

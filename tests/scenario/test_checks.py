@@ -114,6 +114,31 @@ REFUSED = [
         "job.parallelism.expert",
         "3 does not divide the data-parallel degree, 8",
     ),
+    (DP, ["job.parallelism.expert_tensor=1"], "job.parallelism.expert_tensor", "model 'gpt2-medium' has no experts"),
+    (
+        DP,
+        [*FOUR, "job.parallelism={ data = 2, tensor = 4, sequence_parallel = true, expert_tensor = 2 }"],
+        "job.parallelism.expert_tensor",
+        "experts are whole or split by all tensor-parallel ranks",
+    ),
+    (
+        DP,
+        [*FOUR, "job.parallelism={ data = 2, tensor = 4, expert_tensor = 1 }"],
+        "job.parallelism.sequence_parallel",
+        "false, but",
+    ),
+    (
+        DP,
+        ["job.model.experts={ count = 6 }", "job.parallelism={ data = 8, expert = 3, expert_tensor = 1 }"],
+        "job.parallelism.expert",
+        "3 does not divide the ranks of a stage, 8",
+    ),
+    (
+        DP,
+        [*FOUR, "job.parallelism={ data = 8, zero = 3, replicate = 2, expert_tensor = 1 }"],
+        "job.parallelism.expert_tensor",
+        "is not modelled with replicate",
+    ),
     (
         DP,
         [*FOUR, "job.parallelism={ data = 2, expert = 2, tensor = 2 }"],

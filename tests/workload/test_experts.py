@@ -192,3 +192,27 @@ def test_scaled_positions_are_kernels_of_their_own() -> None:
 
     assert added(changed, plain, "forward") == (12 - 2) * 2 * elements
     assert added(changed, plain, "backward") == (17 - 2) * 2 * elements
+
+
+def test_whole_experts_have_the_tokens_of_their_own_ranks_and_no_gathers() -> None:
+    degrees = {"tensor": 2, "data": 4, "sequence_parallel": True, "expert": 8, "micro_batch": 2}
+    split, whole = job_of("grouped", **degrees | {"expert": 4}), job_of("grouped", **degrees, expert_tensor=1)
+
+    found = {name: layer(job).forward for name, job in (("split", split), ("whole", whole))}
+    shapes = {
+        name: {each.name: each.shape for each in kernels(items) if each.name.startswith("experts")}
+        for name, items in found.items()
+    }
+    rows = 2 * 512 * 2  # of two sequences, two experts for each token
+    assert shapes["split"] == {
+        "experts up": (2, rows // 2, 4096, 2 * 14336 // 2),
+        "experts down": (2, rows // 2, 14336 // 2, 4096),
+    }
+    assert shapes["whole"] == {
+        "experts up": (1, rows // 2, 4096, 2 * 14336),
+        "experts down": (1, rows // 2, 14336, 4096),
+    }
+    sent = [[item for item in items if isinstance(item, Exchange)] for items in found.values()]
+    assert [item.size for each in sent for item in each if item.collective == "all_to_all"] == [rows * 4096] * 4
+    large = [[item for item in each if item.dimension == "tensor" and item.size == rows * 4096 * 2] for each in sent]
+    assert [len(each) for each in large] == [2, 0]

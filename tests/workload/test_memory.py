@@ -41,11 +41,20 @@ def fullest(stages: Iterable[Memory]) -> int:
 @pytest.mark.parametrize(
     "name", ["gpt2-medium", "bert-large", "t5-base", "llama3-8b", "mixtral-8x7b", "deepseek-moe-16b"]
 )
-@pytest.mark.parametrize("degrees", [{}, {"tensor": 2}, {"data": 4, "expert": 2}, {"pipeline": 2}])
+@pytest.mark.parametrize(
+    "degrees",
+    [
+        {},
+        {"tensor": 2},
+        {"data": 4, "expert": 2},
+        {"pipeline": 2},
+        {"tensor": 2, "data": 4, "sequence_parallel": True, "expert": 8, "expert_tensor": 1},
+    ],
+)
 def test_closed_counts_are_those_of_the_blocks(name: str, degrees: dict[str, int]) -> None:
     model = shipped(name)
     if model.experts is None:
-        degrees = {key: degree for key, degree in degrees.items() if key != "expert"}
+        degrees = {key: degree for key, degree in degrees.items() if not key.startswith("expert")}
     table = {"decoder_sequence": 128} if model.family == "t5" else {}
     made = job(model, parallelism=degrees, sequence=128, **table)
     blocks = stage_blocks(model, virtual_stages(made), made.parallelism)

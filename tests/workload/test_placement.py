@@ -60,6 +60,31 @@ def test_experts_are_spread_over_part_of_the_data_parallel_ranks(degrees: dict[s
         assert set(placement.group("expert", rank)) & set(placement.group("expert_data", rank)) == {rank}
 
 
+@given(degrees=DEGREES, expert=st.sampled_from([1, 2, 4]))
+def test_whole_experts_are_spread_over_neighbours_of_a_stage(degrees: dict[str, Any], expert: int) -> None:
+    degrees["data"] *= expert
+    placement = Placement(Parallelism(**degrees, expert=expert, expert_tensor=1))
+    ranks = placement.parallelism.ranks // placement.parallelism.pipeline
+
+    assert placement.expert_data.shape[1] == placement.parallelism.expert_shards == ranks // expert
+    for groups in (placement.expert, placement.expert_data):
+        assert np.array_equal(np.sort(groups, axis=None), np.arange(placement.parallelism.ranks))
+        assert (np.ptp(placement.stages[groups], axis=1) == 0).all()
+    for group in placement.expert:
+        stage = np.sort(np.flatnonzero(placement.stages == placement.stages[group[0]]))
+        assert np.array_equal(stage[np.searchsorted(stage, group[0]) :][:expert], group)
+    for rank in range(placement.parallelism.ranks):
+        assert set(placement.group("expert", rank)) & set(placement.group("expert_data", rank)) == {rank}
+
+
+def test_experts_are_folded_as_megatron_numbers_them() -> None:
+    """Of its ``RankGenerator(tp=1, ep=4, dp=2, pp=1)`` for experts, beside tp=2, cp=2, dp=2 for all else."""
+    placement = Placement(Parallelism(tensor=2, context=2, data=2, expert=4, expert_tensor=1))
+
+    assert placement.expert.tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert placement.expert_data.tolist() == [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+
 @given(degrees=DEGREES)
 def test_images_of_a_group_are_all_groups_of_its_stages(degrees: dict[str, Any]) -> None:
     placement = Placement(Parallelism(**degrees))

@@ -223,6 +223,8 @@ def test_context_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
     table=jobs(
         families=("gpt", "llama"),
         expert=st.sampled_from([1, 2, 4]),
+        expert_tensor=st.sampled_from([None, 1]),
+        context=st.sampled_from([1, 2]),
         data=st.just(4),
         tensor=st.sampled_from([1, 2]),
         sequence_parallel=st.booleans(),
@@ -245,9 +247,11 @@ def test_context_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
 def test_expert_parallelism(table: dict[str, Any], experts: dict[str, Any], load: dict[str, Any], gpu: Gpu) -> None:
     degrees = table["parallelism"]
     # ranks that all have the same tokens cannot send them to experts
-    degrees["sequence_parallel"] = degrees["tensor"] > 1 and (degrees["sequence_parallel"] or degrees["expert"] > 1)
+    alike = degrees["expert"] > 1 or degrees["expert_tensor"] == 1
+    degrees["sequence_parallel"] = degrees["tensor"] > 1 and (degrees["sequence_parallel"] or alike)
     experts["dense_layers"] = min(experts["dense_layers"], table["model"]["layers"] - 1)
-    volumes = agree({**table, **load, "model": {**table["model"], "experts": experts}}, gpu)
+    attention = {"attention": "fused"} if degrees["context"] > 1 else {}
+    volumes = agree({**table, **load, **attention, "model": {**table["model"], "experts": experts}}, gpu)
 
     last = table["model"]["layers"] // experts["every"] * experts["every"]  # layer that may have experts, from 1
     mixed = last > experts["dense_layers"]
