@@ -55,9 +55,14 @@ class Parallelism(Spec):
         return self.data * self.context // self.replicate
 
     @property
+    def folded(self) -> bool:
+        """Whether experts are whole, and spread over tensor- and context-parallel ranks as well."""
+        return self.expert_tensor == 1
+
+    @property
     def expert_parts(self) -> int:
         """Tensor-parallel ranks that split an expert."""
-        return self.tensor if self.expert_tensor is None else self.expert_tensor
+        return 1 if self.folded else self.tensor
 
     @property
     def expert_shards(self) -> int:

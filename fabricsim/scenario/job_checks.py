@@ -121,7 +121,7 @@ def _heads(job: Job) -> Iterator[Mistake]:
 def _tensor(job: Job) -> Iterator[Mistake]:
     """Check that tensor parallelism splits each matrix into equal parts."""
     model, degree = job.model, job.parallelism.tensor
-    split = model.experts if job.parallelism.expert_tensor is None else None
+    split = None if job.parallelism.folded else model.experts
     widths = {
         "heads": model.heads,
         "kv_heads": model.kv_heads or model.heads,
@@ -297,15 +297,15 @@ def _spread_experts(job: Job) -> Iterator[Mistake]:
     if experts.count % degrees.expert:
         problem = f"{experts.count} experts cannot be shared evenly by {degrees.expert} ranks"
         yield Mistake("job.parallelism.expert", problem, f"one of {_divisors(experts.count)}")
-    whole = degrees.expert_tensor is not None
+    whole = degrees.folded
     what = "ranks of a stage" if whole else "data-parallel degree"
     ranks = degrees.ranks // degrees.pipeline if whole else degrees.data
     if ranks % degrees.expert:
         problem = f"{degrees.expert} does not divide the {what}, {ranks}"
         yield Mistake("job.parallelism.expert", problem, f"one of {_divisors(ranks)}")
-    if degrees.expert_tensor not in (None, 1):
-        problem = f"{degrees.expert_tensor}: experts are whole or split by all tensor-parallel ranks"
-        yield Mistake("job.parallelism.expert_tensor", problem, "set it to 1, or leave it out")
+    if degrees.expert_tensor not in (None, 1, degrees.tensor):
+        problem = f"{degrees.expert_tensor}: experts are whole or split by all {degrees.tensor} tensor-parallel ranks"
+        yield Mistake("job.parallelism.expert_tensor", problem, f"set it to 1 or {degrees.tensor}")
     if whole and degrees.replicate > 1:
         yield Mistake("job.parallelism.expert_tensor", "is not modelled with replicate", "leave one of both out")
     if (degrees.expert > 1 or whole) and degrees.tensor > 1 and not degrees.sequence_parallel:

@@ -112,7 +112,7 @@ class Placement:
     @cached_property
     def expert(self) -> NDArray[np.int64]:
         """Groups over which the experts are spread, shape ``(groups, expert)``."""
-        if self.parallelism.expert_tensor is not None:
+        if self.parallelism.folded:
             return self._neighbours.reshape(-1, self.parallelism.expert)
         return np.moveaxis(self.grid, 1, -1).reshape(-1, self.parallelism.expert)
 
@@ -120,7 +120,7 @@ class Placement:
     def expert_data(self) -> NDArray[np.int64]:
         """Groups that hold the same experts, shape ``(groups, ranks)``."""
         degrees = self.parallelism
-        if degrees.expert_tensor is not None:
+        if degrees.folded:
             by_group = self._neighbours.reshape(degrees.pipeline, -1, degrees.expert)
             return by_group.transpose(0, 2, 1).reshape(-1, by_group.shape[1])
         by_expert = self.grid.reshape(degrees.pipeline, -1, degrees.expert, degrees.context, degrees.tensor)

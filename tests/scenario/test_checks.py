@@ -119,7 +119,7 @@ REFUSED = [
         DP,
         [*FOUR, "job.parallelism={ data = 2, tensor = 4, sequence_parallel = true, expert_tensor = 2 }"],
         "job.parallelism.expert_tensor",
-        "experts are whole or split by all tensor-parallel ranks",
+        "2: experts are whole or split by all 4 tensor-parallel ranks",
     ),
     (
         DP,
