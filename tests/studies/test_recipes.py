@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -73,6 +73,19 @@ def test_attention_is_that_of_the_library_of_a_run(table: str, run: str, gpu: st
             "cluster.gpu.nvlink_efficiency=0.73",
         ),
         ("26.06 LLAMA3.1_405B", "gb200", ["job.recompute=none", "job.loss_kernels=fused"], "job.recompute=latent"),
+        (
+            "26.04 Qwen3_235B",
+            "h100",
+            ["job.parallelism.expert_tensor=1", "job.expert_kernels=all-to-all", "job.expert_overlap=true"],
+            "job.product_overlap=true",
+        ),
+        (
+            "25.09 DeepSeekV3 (dropless)",
+            "h100",
+            ["job.parallelism.expert_tensor=1", "job.expert_kernels=flex", "job.expert_overlap=true"],
+            "job.product_overlap=true",
+        ),
+        ("26.04 Qwen3_30B", "h100", ["job.expert_kernels=flex"], "job.expert_overlap=true"),
     ],
 )
 def test_a_release_runs_a_model_as_its_recipe_says(run: str, gpu: str, found: list[str], left: str) -> None:
@@ -83,9 +96,20 @@ def test_a_release_runs_a_model_as_its_recipe_says(run: str, gpu: str, found: li
     assert left not in settings
 
 
+@pytest.mark.parametrize(("gpu", "repeated"), [("h100", "latent"), ("gb200", "none")])
+def test_what_came_before_megatron_bridge_is_of_no_release(gpu: str, repeated: str) -> None:
+    rows = (row for row in measured.load("dgxc").rows if row["model"] == "deepseek-v3")
+    settings = recipes.published_run(next(row for row in rows if row["gpu"] == gpu)).settings
+
+    assert {"job.parallelism.expert_tensor=1", "job.expert_kernels=all-to-all"} <= set(settings)
+    assert f"job.recompute={repeated}" in settings
+    assert not any(line.startswith(("job.recorded", "job.launch")) for line in settings)
+
+
 def test_tensor_parallel_gathers_run_beside_products_but_in_4_bits() -> None:
     rows = [row for row in measured.load("megatron-bridge").rows if row["tensor"] > 1]
-    beside = {str(row["precision"]): "job.product_overlap=true" in recipes.published_run(row).settings for row in rows}
+    dense = [row for row in rows if row["expert"] == 1]
+    beside = {str(row["precision"]): "job.product_overlap=true" in recipes.published_run(row).settings for row in dense}
 
     assert beside == {"fp8": True, "mxfp8": True, "nvfp4": False}
 
@@ -117,6 +141,25 @@ def test_dense_steps_are_met() -> None:
 
     for name, error in predictions(dgxc.STUDY, names).items():
         assert abs(error) < 0.06, name
+
+
+@pytest.mark.slow
+def test_all_to_alls_beside_kernels_save_what_they_do_on_h100() -> None:
+    """Qwen3 30B in BF16 on 16 H100 (NVIDIA-NeMo/Megatron-Bridge@6608201, skills/mbridge-perf-moe-comm-overlap)."""
+    shape = {"gpu": "h100", "gpus": 16, "model": "qwen3-30b-a3b", "precision": "bf16", "sequence": 4096, "layers": 0}
+    degrees = {"tensor": 1, "context": 1, "pipeline": 1, "chunks": 1, "expert": 16, "shards": 0}
+    record = {"run": "26.04", **shape, **degrees, "micro_batch": 1, "global_batch": 1024}
+    run = recipes.published_run(cast("np.void", record))
+    ways = {"plain": [], "beside": ["job.expert_overlap=true"], "recorded": ['job.recorded=["attention", "router"]']}
+
+    times = {}
+    for way, more in ways.items():
+        settings = *run.settings, "job.expert_kernels=all-to-all", *more
+        times[way] = recipes.extended(settings, run.job())
+
+    assert times["recorded"] == pytest.approx(times["plain"], rel=0.02)  # measured 42.0 and 41.3 s
+    assert times["plain"] == pytest.approx(41.25, rel=0.22)
+    assert times["plain"] - times["beside"] == pytest.approx(41.25 - 31.31, rel=0.3)
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ Recipes state degrees, batches and precision. What they leave out is guessed by 
 what is recomputed (nothing, or feed-forward networks, or all, the first that fits), gradients are reduced as the
 scenario ``recipes`` says, tensor parallelism overlaps with products (NeMo's ``tp_comm_overlap``; MLPerf v3.0 had it
 off, and none has it in NVFP4: llama3_llm_pretrain.py and llama31_llm_pretrain.py of Megatron-Bridge,
-``TP_COMM_OVERLAP`` of MLPerf v5.1), and machines are the reference systems of their GPU (`_MACHINES`). All GPUs go at
-the pace of the slowest one (`slowest`).
+``TP_COMM_OVERLAP`` of MLPerf v5.1; nor with whole experts: deepseek_v3.py and qwen3_llm_pretrain.py of the former), and
+machines are the reference systems of their GPU (`_MACHINES`). All GPUs go at the pace of the slowest one (`slowest`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ _SQUAD = 256
 # Releases of Megatron-Bridge repeat nothing but up-projections of latent attention, and move what does not fit to the
 # host (recompute_granularity, cpu_offloading_num_layers, NVIDIA-NeMo/Megatron-Bridge, scripts/performance/utils/
 # overrides.py and configs). U: but activations of experts, and 5 of 32 layers on H100
-_BRIDGE = ("25.", "26.")
+_BRIDGE = ("25.", "26.")  # their experts are whole (expert_tensor_parallel_size=1, scripts/performance/configs)
+# DeepSeek-V3 of NeMo 25.04 has whole experts, too, and says what it repeats (ETP and RM, deepseek_v3/pretraining/
+# launch.sh of NVIDIA/dgxc-benchmarking@1f6d9f4). U: on GB200 that is fused attention, which is left out
+_LAUNCHED, _REPEATED = "Deepseek V3", {"h100": "latent", "gb200": "none"}
 # Nor do those of NeMo before (activations_checkpoint_granularity: null, conf/peft/llama/sft.yaml of NVIDIA/
 # NeMo-Framework-Launcher), whose optimizer keeps but the lower halves of fp32 weights beside bf16 ones
 # (store_param_remainders, megatron_base_model.py of NVIDIA/NeMo), nor MLPerf's fine-tuning of Llama 2 (conf/
@@ -143,10 +146,8 @@ def missing_of(record: np.void) -> str:
     """Say why a row is not predicted; nothing if it is."""
     if said := str(record["missing"]):
         return said
-    tensor, pipeline, expert = (int(record[key]) for key in ("tensor", "pipeline", "expert"))
+    pipeline, expert = int(record["pipeline"]), int(record["expert"])
     stage = int(record["gpus"]) // pipeline
-    if expert > 1 and tensor > 1 and (record["model"] == "deepseek-v3" or stage // tensor % expert):
-        return "experts are spread over tensor-parallel ranks, too"
     per_host = _per_host(str(record["gpu"]), int(record["gpus"]))
     apart = pipeline * (per_host if stage > per_host else 1)
     slow = apart * (expert - 1) > _MOST_MESSAGES
@@ -182,7 +183,7 @@ def run_of(record: np.void) -> PublishedRun:
 def published_run(record: np.void) -> PublishedRun:
     """Describe the run of a row, without what is guessed from its memory."""
     gpu, gpus, run = str(record["gpu"]), int(record["gpus"]), str(record["run"])
-    release, precision = run.split(" ", maxsplit=1)[0], str(record["precision"])
+    precision = str(record["precision"])
     tensor, context, pipeline = (int(record[key]) for key in ("tensor", "context", "pipeline"))
     adapted = "lora" in run.lower()
     if adapted and context == 1:  # more GPUs than sequences share these
@@ -203,7 +204,7 @@ def published_run(record: np.void) -> PublishedRun:
         f"job.parallelism.sequence_parallel={str(tensor > 1).lower()}",
         *(f"job.{key}={record[key]}" for key in ("micro_batch", "global_batch", "sequence")),
     ]
-    if tensor > 1 and not run.startswith("v3.0") and precision != "nvfp4":
+    if tensor > 1 and not run.startswith("v3.0") and precision != "nvfp4" and not _whole(record):
         lines.append("job.product_overlap=true")
     if record["shards"]:
         lines += ["job.parallelism.zero=3", f"job.parallelism.replicate={max(data // int(record['shards']), 1)}"]
@@ -215,13 +216,11 @@ def published_run(record: np.void) -> PublishedRun:
     if record["model"] == "grok-1" and gpu == "h100":
         lines += _FLASH_ATTENTION_2
     lines += _attention(run, gpu)
-    if run.startswith((*_BRIDGE, _NEMO)) or _TUNING in run:
-        lines.append(f"job.recompute={repeated(release, name, gpu, precision)}")
+    lines += _repeats(record)
     if (run.startswith(_BRIDGE) and not run.endswith(_TUNED)) or "llama31_8b" in run:
         lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:
-        lines += mixture(release, name, gpu, precision)
-        lines += dispatched(lines, gpu, int(record["expert"]))
+        lines += _experts(record)
     if precision != "bf16":
         lines += _narrow(record, context)
     shape = "".join(
@@ -229,6 +228,32 @@ def published_run(record: np.void) -> PublishedRun:
     )
     text = f"{run}, {gpus} {gpu.upper()}, {precision},{shape}, batch {record['global_batch']}"
     return PublishedRun(text, _SCENARIO, tuple(lines))
+
+
+def _repeats(record: np.void) -> list[str]:
+    """Say what is computed again, if a run's sources do."""
+    run, gpu = str(record["run"]), str(record["gpu"])
+    if run.startswith(_LAUNCHED):
+        return [f"job.recompute={_REPEATED[gpu]}"]
+    if not run.startswith((*_BRIDGE, _NEMO)) and _TUNING not in run:
+        return []
+    release = run.split(" ", maxsplit=1)[0]
+    return [f"job.recompute={repeated(release, str(record['model']), gpu, str(record['precision']))}"]
+
+
+def _experts(record: np.void) -> list[str]:
+    """Say how experts run: of Megatron-Bridge as the release has it, of others behind NCCL's all-to-all."""
+    run, gpu = str(record["run"]), str(record["gpu"])
+    release = run.split(" ", maxsplit=1)[0] if run.startswith(_BRIDGE) else ""
+    lines = mixture(release, str(record["model"]), gpu, str(record["precision"]))
+    more = dispatched(lines, gpu, int(record["expert"]))
+    return [*(["job.parallelism.expert_tensor=1"] if _whole(record) else []), *lines, *more]
+
+
+def _whole(record: np.void) -> bool:
+    """Whether experts are whole, and spread over tensor-parallel ranks as well."""
+    spread = int(record["expert"]) > 1 and int(record["tensor"]) > 1
+    return spread and str(record["run"]).startswith((*_BRIDGE, _LAUNCHED))
 
 
 def _attention(run: str, gpu: str) -> list[str]:

@@ -5,9 +5,10 @@ says for each model, GPU and precision what CUDA graphs hold (``cuda_graph_impl`
 dispatcher there is (``moe_flex_dispatcher_backend``), whether products of experts are fused with what lies between
 them (``cutedsl_fused_grouped_mlp``) and whether all-to-alls run beside products (``moe_a2a_overlap``). Its pull
 requests say since when: #3983 (DeepSeek-V3 on GB300) and #4249 (Qwen3 on racks) for 26.06, #4498 and #4606 (B300 and
-B200) for 26.06.01, #5168 (Kimi K2) for 26.08, #3490 and #3549 (Qwen3 and DeepSeek-V3 on B300) for 26.04.01. U: overlap
-without a graph of the whole iteration, which Qwen3 had on H100 and, up to 26.02.01, on B300, is left out: what it takes
-of the host made B200 slower (#1760).
+B200) for 26.06.01, #5168 (Kimi K2) for 26.08, #3490 and #3549 (Qwen3 and DeepSeek-V3 on B300) for 26.04.01. Overlap
+without a graph of the whole iteration took Qwen3 30B on 16 H100 from 41.3 to 31.3 s (skills/mbridge-perf-moe-comm-
+overlap of 6608201), where DeepSeek-V3 had it in 25.09 (``a2a_1f1b`` of 27dfb3d). U: that of Qwen3 on B200 and, up to
+26.02.01, on B300 is left out: what it takes of the host made B200 slower (#1760).
 
 ``src/megatron/bridge/perf_recipes`` of 2026 says what else is in 8 bits with these graphs: attention
 (``fp8_dot_product_attention``, qwen/common.py, deepseek/gb300/deepseek_v3.py, gpt_oss/common.py) and logits
@@ -30,6 +31,7 @@ _FUSED = "job.expert_kernels=fused", "job.expert_overlap=true"
 _WHOLE = "job.launch=graph", *_FUSED
 _ALL, _ROUTER = ('job.recorded=["attention", "router"]',), ('job.recorded=["router"]',)
 _FLEX = ("job.expert_kernels=flex",)
+_OVERLAP = ("job.expert_overlap=true",)
 # What kernels of HybridEP reach of NVLink, by ranks on GB200, with 8 on B200: the mean of dispatch and combine in bf16,
 # less what a rank sends to itself (deepseek-ai/DeepEP@07eea0c, Hybrid-EP_Implementation.md, with as many processors as
 # recipes have, 32, on B200 16). U: GB300 and B300 as these, 64 ranks as 32
@@ -58,9 +60,12 @@ _RECIPES = (
     ("qwen3-30b-a3b", "gb300 gb200 b300", "26.02", (*_ROUTER, *_FLEX)),
     ("qwen3-30b-a3b", "b200", "26.02", _ROUTER),
     ("qwen3-30b-a3b", "b200", "26.02.01", (*_ALL, *_FLEX)),
+    ("qwen3-30b-a3b", "h100", "25.11", _OVERLAP),
     ("qwen3-30b-a3b", "h100", "26.04", _FLEX),
     ("qwen3-235b-a22b", "gb300 gb200", "25.11", (*_ALL, *_FLEX)),
+    ("qwen3-235b-a22b", "h100", "25.11", _OVERLAP),
     ("qwen3-235b-a22b", "b300", "26.04.01", _FLEX),
+    ("deepseek-v3", "h100", "25.09", (*_FLEX, *_OVERLAP)),
     ("deepseek-v3", "gb300", "25.11", (*_ALL, *_FLEX)),
     ("deepseek-v3", "gb200", "25.11", (*_ROUTER, *_FLEX)),
     ("deepseek-v3", "gb300 b300 b200 h100", "26.02", _FLEX),
