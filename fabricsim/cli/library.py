@@ -80,7 +80,7 @@ def _volumes(loaded: LoadedScenario) -> tuple[object, Callable[[], RenderableTyp
     from fabricsim.workload.volumes import closed_forms  # noqa: PLC0415  as above
 
     plan = build_plan(loaded)
-    counted, formula = tally(plan_calls(plan)), tally(closed_forms(plan.job))
+    counted, formula = tally(plan_calls(plan)), tally(closed_forms(plan.job, plan.placement.expert_hosts))
     summary = summarise_volumes(loaded.scenario.name, plan.ranks, counted, formula)
 
     def text() -> RenderableType:

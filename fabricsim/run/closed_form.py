@@ -179,8 +179,8 @@ class _Model:
         return seconds(span.alone) + exposed
 
     def _exchange(self, stage: int, item: Exchange) -> float:
-        group = self._plan.placement.group(item.dimension, self._first[stage])
-        return self._fabric.collective(item.collective, group, item.size)
+        calls = self._plan.placement.calls(item, self._first[stage])
+        return max((self._fabric.collective(call.collective, call.ranks, call.size) for call in calls), default=0.0)
 
     def _across(self) -> list[float]:
         """Time of one micro-batch's activations, or of their gradients, from each virtual stage to the next."""

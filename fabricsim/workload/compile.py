@@ -73,7 +73,7 @@ class JobPlan:
         self.job = job
         self.gpu = gpu
         self.links = links
-        self.placement = Placement(job.parallelism)
+        self.placement = Placement(job.parallelism, () if links is None or links.inside is None else links.hosts)
         self.stages = plan_stages(job, gpu)
         self.micro_batches = micro_batches(job)
         self._refuse_what_no_engine_holds()

@@ -23,7 +23,7 @@ from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, up_projections
 from fabricsim.workload.tape import FP32
-from fabricsim.workload.work import Exchange, Level, Operation, Pass, Wait
+from fabricsim.workload.work import Exchange, Level, Operation, Pass, TokenRouting, Wait
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
@@ -97,16 +97,19 @@ def _route(tape: Tape, job: Job, tokens: int) -> None:
 
 def copies(job: Job) -> float:
     """Count how often a token is sent: to each of its experts, or once to each rank that has some of them."""
-    mixture, ranks = experts_of(job.model), job.parallelism.expert
-    if job.expert_kernels not in {"flex", "fused"}:
-        return mixture.per_token
-    others, chosen = mixture.count - mixture.count // ranks, mixture.per_token
-    return ranks * (1 - math.comb(others, chosen) / math.comb(mixture.count, chosen))
+    routing = routing_of(job)
+    return experts_of(job.model).per_token if routing is None else routing.copies(job.parallelism.expert)
+
+
+def routing_of(job: Job) -> TokenRouting | None:
+    """How tokens choose experts, if a dispatcher sends them."""
+    mixture = experts_of(job.model)
+    return TokenRouting(mixture.count, mixture.per_token) if job.expert_kernels in {"flex", "fused"} else None
 
 
 def _all_to_all(tape: Tape, job: Job) -> Exchange:
     elements = tape.own(tape.tokens(job.sequence)) * copies(job) * job.model.hidden * load(job)
-    return Exchange("all_to_all", "expert", math.ceil(elements) * tape.width)
+    return Exchange("all_to_all", "expert", math.ceil(elements) * tape.width, routing=routing_of(job))
 
 
 def _exchange(tape: Tape, job: Job) -> None:

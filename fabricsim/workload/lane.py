@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING
 
 from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.workload.issue import EMPTY, Span, collective, waited
 from fabricsim.workload.links import shares
-from fabricsim.workload.program import Call
 from fabricsim.workload.work import Exchange, Level, Wait
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fabricsim.workload.builder import ProgramBuilder
     from fabricsim.workload.links import Beside
     from fabricsim.workload.placement import Placement
+    from fabricsim.workload.program import Call
     from fabricsim.workload.stages import Timed
 
 
@@ -42,8 +43,9 @@ class RankOps:
         self.slowed = beside
         self._launch = collective(launch)
         self._groups: dict[str, tuple[int, ...]] = {}
+        self._calls: dict[Exchange, tuple[Call, ...]] = {}
         self._shares: dict[int, tuple[Sequence[Timed], list[float]]] = {}  # by the place of the items in memory
-        self._outstanding: dict[str, list[int]] = {}  # exchanges beside what comes next, by dimension
+        self._outstanding: dict[str, list[list[int]]] = {}  # exchanges beside what comes next, by dimension
         self._span = EMPTY
         self._timer = ""
         self._level = True  # host and GPU are at the begin of a pass
@@ -110,7 +112,7 @@ class RankOps:
                 part = max(own, slowed)
                 self.compute(item.slowed(self.slowed.factor(part)) if part else item, timer)
             elif isinstance(item, Wait):
-                self.wait(self._outstanding.pop(item.dimension, ()))
+                self.wait(chain.from_iterable(self._outstanding.pop(item.dimension, ())))
             elif isinstance(item, Level):
                 self.begin()
             else:
@@ -131,16 +133,18 @@ class RankOps:
         return self.slowed.seconds(item.collective, group, item.size) if counted else inf
 
     def _exchange(self, item: Exchange, timer: str) -> None:
-        group = self.group(item.dimension)
-        if len(group) == 1:
+        if item not in self._calls:
+            self._calls[item] = self.placement.calls(item, self.rank)
+        calls = self._calls[item]
+        if not calls:
             return
         self.launch(timer)
-        call = Call(item.collective, group, item.size, item.dimension)
         if not item.asynchronous:
-            self.join(call, timer)
+            self.builder.join_all([self._next(call) for call in calls], self.rank, timer)
             return
         before = self._outstanding.setdefault(item.dimension, [])
-        before.append(self.beside(call, timer, after=(*before[-1:], *self.last())))
+        after = (*chain.from_iterable(before[-1:]), *self.last())
+        before.append([self.beside(call, timer, after=after) for call in calls])
 
     def join(self, call: Call, timer: str, *, after: Iterable[int] = ()) -> int:
         """Take part in the next call of a group, and wait for it; returns the op."""

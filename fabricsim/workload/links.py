@@ -50,9 +50,11 @@ class Links(NamedTuple):
     """What collectives of the ranks of a cluster run over.
 
     `inside`: rate between GPUs of a host, bytes/s; None if it is not NVLink, then kernels are slowed all the time.
+    `hosts`: that of each rank; empty if it is not known.
     """
 
     inside: float | None
+    hosts: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, scenario: Scenario) -> Links:

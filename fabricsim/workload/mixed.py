@@ -61,4 +61,6 @@ def plan_job(job: Job, machines: Machines, links: Links | None = None) -> JobPla
 
     `links`: as of `fabricsim.workload.compile.JobPlan`.
     """
+    if links is not None:
+        links = links._replace(hosts=tuple(machines.host_of.tolist()))
     return JobPlan(job, machines.gpus[0], links) if machines.alike else MixedPlan(job, machines, links)

@@ -14,18 +14,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.scenario.job import DIMENSIONS
+from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.scenario.job import Parallelism
+    from fabricsim.workload.work import Exchange
+
+
+_KINDS = {
+    "data": ("data", "expert_data", "shard", "replicate"),
+    "expert": ("expert", "expert_host", "expert_rail"),
+}
+"""Kinds of groups that calls of a dimension are over."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The ranks of a job in a grid of its parallel dimensions. `parallelism`: degrees and order."""
+    """The ranks of a job in a grid of its parallel dimensions.
+
+    `parallelism`: degrees and order.
+    `hosts`: whose GPUs are joined by NVLink, of each rank; empty if that is not known.
+    """
 
     parallelism: Parallelism
+    hosts: tuple[int, ...] = ()
 
     @cached_property
     def grid(self) -> NDArray[np.int64]:
@@ -57,9 +71,8 @@ class Placement:
         stages = self.stages[list(group)]
         if dimension in {"pipeline", "embedding"}:
             return self.pipelines[:, stages].astype(np.int32)
-        if dimension == "data":
-            kinds = ("data", "expert_data", "shard", "replicate")
-            dimension = next(kind for kind in kinds if self.group(kind, group[0]) == group)
+        kinds = _KINDS.get(dimension, (dimension,))
+        dimension = next(kind for kind in kinds if self.group(kind, group[0]) == group)
         groups: NDArray[np.int64] = getattr(self, dimension)
         alike: NDArray[np.int32] = groups[self.stages[groups[:, 0]] == stages[0]].astype(np.int32)
         return alike
@@ -115,6 +128,46 @@ class Placement:
         if self.parallelism.folded:
             return self._neighbours.reshape(-1, self.parallelism.expert)
         return np.moveaxis(self.grid, 1, -1).reshape(-1, self.parallelism.expert)
+
+    @cached_property
+    def expert_hosts(self) -> int:
+        """Hosts over which each group of `expert` is spread evenly; 1 if one is not, or hosts are not known."""
+        if not self.hosts:
+            return 1
+        hosts = np.sort(np.array(self.hosts)[self.expert])
+        parts = 1 + np.count_nonzero(np.diff(hosts), axis=1)
+        if (parts != parts[0]).any() or self.parallelism.expert % parts[0]:
+            return 1
+        return int(parts[0]) if np.ptp(hosts.reshape(len(hosts), parts[0], -1), axis=2).max() == 0 else 1
+
+    @cached_property
+    def expert_host(self) -> NDArray[np.int64]:
+        """Ranks of a group of `expert` on one host, if these are spread evenly, shape ``(groups, ranks)``."""
+        hosts = np.array(self.hosts)[self.expert]
+        by_host = np.take_along_axis(self.expert, np.argsort(hosts, axis=1, kind="stable"), axis=1)
+        return by_host.reshape(-1, self.parallelism.expert // self.expert_hosts)
+
+    @cached_property
+    def expert_rail(self) -> NDArray[np.int64]:
+        """One rank of each host of a group of `expert`, in the same place there, shape ``(groups, hosts)``."""
+        by_host = self.expert_host.reshape(-1, self.expert_hosts, self.expert_host.shape[1])
+        return by_host.transpose(0, 2, 1).reshape(-1, self.expert_hosts)
+
+    def calls(self, exchange: Exchange, rank: int) -> tuple[Call, ...]:
+        """Give the calls of an exchange that a rank takes part in, side by side; none if it is alone.
+
+        A dispatcher sends a token over the rail of its GPU to each host, and from there over NVLink to each rank, as
+        soon as it has arrived (deepseek-ai/DeepEP, README.md; Hybrid-EP_Implementation.md).
+        """
+        routing, hosts, ranks = exchange.routing, self.expert_hosts, self.parallelism.expert
+        parts = [(exchange.dimension, exchange.size)]
+        if routing is not None and 1 < hosts < ranks:
+            rail = round(exchange.size * routing.copies(hosts) / routing.copies(ranks))
+            parts = [("expert_rail", rail), ("expert_host", exchange.size)]
+        groups = [(self.group(kind, rank), size) for kind, size in parts]
+        return tuple(
+            Call(exchange.collective, group, size, exchange.dimension) for group, size in groups if len(group) > 1
+        )
 
     @cached_property
     def expert_data(self) -> NDArray[np.int64]:

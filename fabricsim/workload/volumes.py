@@ -43,13 +43,15 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
 
 
-def closed_forms(job: Job) -> Iterator[EqualCalls]:
+def closed_forms(job: Job, hosts: int = 1) -> Iterator[EqualCalls]:
     """Give all calls of one iteration of a job by the formulas.
 
     Groups of one rank send nothing and are given all the same, as calls of one member.
+
+    `hosts`: over which each expert-parallel group is spread evenly, as of `fabricsim.workload.placement.Placement`.
     """
     yield from data_calls(job)
-    yield from layer_calls(job)
+    yield from layer_calls(job, hosts)
     yield from pipeline_calls(job)
     yield from embedding_calls(job)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.scenario.job import micro_batches
-from fabricsim.workload.experts import copies
+from fabricsim.workload.experts import copies, routing_of
 from fabricsim.workload.operations import KEEPING
 from fabricsim.workload.shapes import attention_width, decoder_layers, expert_layers, key_width, rotary_width
 from fabricsim.workload.tally import EqualCalls
@@ -40,17 +41,12 @@ def activation_bytes(job: Job, tokens: int) -> int:
     return size // job.parallelism.context
 
 
-def layer_calls(job: Job) -> Iterator[EqualCalls]:
-    """Give the calls within blocks, of all groups and micro-batches."""
+def layer_calls(job: Job, hosts: int) -> Iterator[EqualCalls]:
+    """Give the calls within blocks, of all groups and micro-batches; `hosts` as of `expert_calls`."""
     degrees, batches = job.parallelism, micro_batches(job)
     ranks = degrees.ranks // degrees.pipeline  # each block is on one stage
-    for members, calls in (
-        (degrees.tensor, tensor_calls(job)),
-        (degrees.context, context_calls(job)),
-        (degrees.expert, expert_calls(job)),
-    ):
-        for each in calls:
-            yield each._replace(times=each.times * batches * ranks // members)
+    for each in chain(tensor_calls(job), context_calls(job), expert_calls(job, hosts)):
+        yield each._replace(times=each.times * batches * ranks // each.members)
 
 
 def tensor_calls(job: Job) -> Iterator[EqualCalls]:
@@ -158,15 +154,23 @@ def context_calls(job: Job) -> Iterator[EqualCalls]:
         yield EqualCalls("context", "ring_exchange", members, 2 * size, max(members - 2, 0) * model.layers)
 
 
-def expert_calls(job: Job) -> Iterator[EqualCalls]:
-    """Give the calls of one expert-parallel group for one micro-batch: to the experts and back, in both passes."""
+def expert_calls(job: Job, hosts: int) -> Iterator[EqualCalls]:
+    """Give the calls of an expert-parallel group for one micro-batch: to the experts and back, in both passes.
+
+    Of a dispatcher over several `hosts` they are of those on a rail, and of those on a host.
+    """
     experts, degrees = job.model.experts, job.parallelism
     if experts is None:
         return
     tokens = job.micro_batch * job.sequence // degrees.context // (degrees.tensor if degrees.sequence_parallel else 1)
     size = ceil(tokens * copies(job) * job.model.hidden * _load(job)) * PRECISION_BYTES[job.precision]
-    layers = expert_layers(job.model)
-    yield EqualCalls("expert", "all_to_all", degrees.expert, size, layers * 2 * (2 + _again(job)))
+    times, routing, ranks = expert_layers(job.model) * 2 * (2 + _again(job)), routing_of(job), degrees.expert
+    if routing is None or hosts in (1, ranks):
+        yield EqualCalls("expert", "all_to_all", ranks, size, times)
+        return
+    rail = round(size * routing.copies(hosts) / routing.copies(ranks))
+    yield EqualCalls("expert", "all_to_all", hosts, rail, times)
+    yield EqualCalls("expert", "all_to_all", ranks // hosts, size, times)
 
 
 def _load(job: Job) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -58,6 +59,18 @@ class Operation:
     kernels: int = 1
 
 
+class TokenRouting(NamedTuple):
+    """How many experts there are, and how many of them each token goes to, chosen evenly."""
+
+    experts: int
+    per_token: int
+
+    def copies(self, parts: int) -> float:
+        """Count the parts of all experts, of as many each, that a token goes to in the mean."""
+        others = math.comb(self.experts - self.experts // parts, self.per_token)
+        return parts * (1 - others / math.comb(self.experts, self.per_token))
+
+
 @dataclass(frozen=True)
 class Exchange:
     """One collective call of the ranks that share a block.
@@ -67,12 +80,15 @@ class Exchange:
     `size`: bytes, counted as in `fabricsim.workload.program.Call`.
     `asynchronous`: whether the operations behind it go on beside it, up to the next `Wait` of its dimension. Those of
     a dimension run one after the other, of different ones side by side, as those of NCCL's communicators do.
+    `routing`: of an all-to-all by a dispatcher of tokens, which sends a token once to each rank; over several hosts
+    once to each host, and on from there.
     """
 
     collective: CollectiveName
     dimension: str
     size: int
     asynchronous: bool = False
+    routing: TokenRouting | None = None
 
 
 @dataclass(frozen=True)

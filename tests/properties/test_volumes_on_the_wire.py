@@ -68,7 +68,7 @@ def spread(draw: st.DrawFn) -> Job:
     context, data = draw(st.sampled_from([(2, 1), (4, 1), (2, 2), (1, 4), (2, 4)]))
     degrees = {"context": context, "data": data, "expert": data}
     if draw(st.booleans()):
-        tensor = draw(st.sampled_from([1, 2])) if context * data < 8 else 1
+        tensor = draw(st.sampled_from([1, 2])) if context * data < 8 and context < 4 else 1  # two heads are left then
         degrees |= {"tensor": tensor, "sequence_parallel": tensor > 1}
         degrees |= {"expert": min(4, tensor * context * data), "expert_tensor": 1}
     if context > 1:

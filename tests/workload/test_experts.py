@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
+from math import comb
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 import pytest
 
-from fabricsim.run.pipeline import load
+from fabricsim.run.pipeline import load, simulate
 from fabricsim.scenario.job import KERNEL_LAUNCH, Job
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.compile import JobPlan
@@ -18,13 +19,14 @@ from fabricsim.workload.links import HIDDEN, Links
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import host_time, roofline_time
 from fabricsim.workload.shapes import stage_blocks
-from fabricsim.workload.work import Exchange, Item, Level, Operation, Wait, Work
+from fabricsim.workload.work import Exchange, Item, Level, Operation, TokenRouting, Wait, Work
 from tests.reference.jobs import make_job, make_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabricsim.scenario.cluster import Gpu
+    from fabricsim.workload.program import Program
 
 US = 10**6
 
@@ -216,3 +218,58 @@ def test_whole_experts_have_the_tokens_of_their_own_ranks_and_no_gathers() -> No
     assert [item.size for each in sent for item in each if item.collective == "all_to_all"] == [rows * 4096] * 4
     large = [[item for item in each if item.dimension == "tensor" and item.size == rows * 4096 * 2] for each in sent]
     assert [len(each) for each in large] == [2, 0]
+
+
+@pytest.mark.parametrize(("experts", "per_token", "parts"), [(8, 2, 2), (8, 3, 4), (6, 1, 3), (4, 2, 1)])
+def test_a_token_goes_to_the_parts_that_hold_its_experts(experts: int, per_token: int, parts: int) -> None:
+    each = experts // parts
+    found = [len({expert // each for expert in chosen}) for chosen in combinations(range(experts), per_token)]
+
+    assert TokenRouting(experts, per_token).copies(parts) == pytest.approx(fmean(found))
+
+
+def test_a_dispatcher_sends_a_token_once_to_each_host_and_on_from_there(gpu: Gpu) -> None:
+    job = job_of("flex", data=8, expert=8)
+    hosts = tuple(rank // 4 for rank in range(8))
+    near, far = (JobPlan(job, gpu, Links(400e9, each)).program() for each in ((0,) * 8, hosts))
+
+    def sent(program: Program) -> set[tuple[tuple[int, ...], int]]:
+        return {(call.ranks, call.size) for call in program.calls if call.dimension == "expert"}
+
+    ((everyone, size),) = sent(near)
+    routing = TokenRouting(8, 2)
+    assert everyone == tuple(range(8))
+    rail = round(size * routing.copies(2) / routing.copies(8))
+    assert sent(far) == {(ranks, size) for ranks in ((0, 1, 2, 3), (4, 5, 6, 7))} | {
+        ((rank, rank + 4), rail) for rank in range(4)
+    }
+
+
+@pytest.mark.parametrize(
+    ("kernels", "hosts", "groups"),
+    [
+        ("all-to-all", (0, 0, 0, 0, 1, 1, 1, 1), 1),  # NCCL's sends each copy
+        ("flex", tuple(range(8)), 1),  # one rank on each host: once to each rank is once to each host
+        ("flex", (0, 0, 0, 1, 1, 1, 1, 1), 1),  # not evenly spread
+        ("flex", (), 1),
+        ("flex", (0, 0, 1, 1, 2, 2, 3, 3), 6),
+    ],
+)
+def test_only_several_ranks_on_each_of_several_hosts_share_what_is_sent(
+    gpu: Gpu, kernels: str, hosts: tuple[int, ...], groups: int
+) -> None:
+    plan = JobPlan(job_of(kernels, data=8, expert=8), gpu, Links(400e9, hosts))
+
+    assert len({call.ranks for call in plan.program().calls if call.dimension == "expert"}) == groups
+
+
+def test_what_goes_to_a_host_crosses_its_adapters_once() -> None:
+    settings = ["job.model={ include = 'mixtral-8x7b', layers = 2 }", "job.model.experts.count=16", "cluster.hosts=2"]
+    settings += ["job.parallelism={ context = 1, data = 16, expert = 16 }", "job.global_batch=16"]
+    times = {}
+    for kernels in ("all-to-all", "flex"):
+        result = simulate(load("recipes", [*settings, f"job.expert_kernels={kernels}"]))
+        times[kernels] = result.summary()["breakdown_s"]["exposed_communication"]["expert"]
+
+    # of 2 copies half goes to the other host, or one copy if any of its 8 experts of 16 is chosen
+    assert times["flex"] / times["all-to-all"] == pytest.approx(1 - comb(8, 2) / comb(16, 2), rel=0.03)

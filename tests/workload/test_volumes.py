@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job, Model
 from fabricsim.workload.compile import JobPlan
+from fabricsim.workload.links import Links
 from fabricsim.workload.shapes import parameters
 from fabricsim.workload.tally import Volumes, plan_calls, tally
 from fabricsim.workload.volumes import closed_forms
@@ -67,17 +68,19 @@ OVERLAPS = st.fixed_dictionaries(
 )
 
 
-def both(table: dict[str, Any], gpu: Gpu) -> tuple[Volumes, Volumes]:
-    """Volumes of a job as its program has them, and by the formulas."""
-    plan = JobPlan(Job.model_validate(table), gpu)
+def both(table: dict[str, Any], gpu: Gpu, per_host: int | None = None) -> tuple[Volumes, Volumes]:
+    """Volumes of a job as its program has them, and by the formulas; on hosts of so many GPUs, if it is given."""
+    job = Job.model_validate(table)
+    hosts = () if per_host is None else tuple(rank // per_host for rank in range(job.parallelism.ranks))
+    plan = JobPlan(job, gpu, Links(400e9, hosts))
     program = tally(program_calls(plan.program()))
     assert tally(plan_calls(plan)) == program
-    return program, tally(closed_forms(plan.job))
+    return program, tally(closed_forms(plan.job, plan.placement.expert_hosts))
 
 
-def agree(table: dict[str, Any], gpu: Gpu) -> Volumes:
+def agree(table: dict[str, Any], gpu: Gpu, per_host: int | None = None) -> Volumes:
     """Check that both are the same; what they are."""
-    program, formula = both(table, gpu)
+    program, formula = both(table, gpu, per_host)
     assert program == formula
     return program
 
@@ -241,17 +244,24 @@ def test_context_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
         }
     ),
     load=st.fixed_dictionaries(
-        {"expert_imbalance": st.sampled_from([1.0, 1.3]), "capacity_factor": st.sampled_from([None, 1.1])}
+        {
+            "expert_imbalance": st.sampled_from([1.0, 1.3]),
+            "capacity_factor": st.sampled_from([None, 1.1]),
+            "expert_kernels": st.sampled_from(["grouped", "flex"]),
+        }
     ),
+    per_host=st.sampled_from([None, 2, 4]),
 )
-def test_expert_parallelism(table: dict[str, Any], experts: dict[str, Any], load: dict[str, Any], gpu: Gpu) -> None:
+def test_expert_parallelism(
+    table: dict[str, Any], experts: dict[str, Any], load: dict[str, Any], per_host: int | None, gpu: Gpu
+) -> None:
     degrees = table["parallelism"]
     # ranks that all have the same tokens cannot send them to experts
     alike = degrees["expert"] > 1 or degrees["expert_tensor"] == 1
     degrees["sequence_parallel"] = degrees["tensor"] > 1 and (degrees["sequence_parallel"] or alike)
     experts["dense_layers"] = min(experts["dense_layers"], table["model"]["layers"] - 1)
     attention = {"attention": "fused"} if degrees["context"] > 1 else {}
-    volumes = agree({**table, **load, **attention, "model": {**table["model"], "experts": experts}}, gpu)
+    volumes = agree({**table, **load, **attention, "model": {**table["model"], "experts": experts}}, gpu, per_host)
 
     last = table["model"]["layers"] // experts["every"] * experts["every"]  # layer that may have experts, from 1
     mixed = last > experts["dense_layers"]

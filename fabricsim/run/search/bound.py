@@ -339,14 +339,20 @@ class _Clock(ProgramBuilder):
         self._called.append(call)
         return len(self._called) - 1
 
-    def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:  # noqa: ARG002
+    def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:
         """Let what a call takes at least pass, on the main stream or beside it."""
-        made, end = self._called[call], self._end(after)
-        least = self._known[made] if made in self._known else self._known.setdefault(made, self._least(made, rank))
-        if stream != MAIN_STREAM:
-            return self._op(end + least)
-        self.now = max(self.now, end) + least
-        return self._op(self.now)
+        if stream == MAIN_STREAM:
+            return self.join_all([call], rank, timer, after=after)[0]
+        return self._op(self._end(after) + self._time(call, rank))
+
+    def join_all(self, calls: Sequence[int], rank: int, timer: str, *, after: Iterable[int] = ()) -> list[int]:  # noqa: ARG002
+        """Let what the longest of several calls takes at least pass."""
+        self.now = max(self.now, self._end(after)) + max((self._time(call, rank) for call in calls), default=0)
+        return [self._op(self.now) for _ in calls]
+
+    def _time(self, call: int, rank: int) -> int:
+        made = self._called[call]
+        return self._known[made] if made in self._known else self._known.setdefault(made, self._least(made, rank))
 
     def _op(self, end: int) -> int:
         self._ends.append(end)
