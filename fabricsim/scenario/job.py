@@ -17,6 +17,9 @@ __all__ = ["DIMENSIONS", "Adapters", "Experts", "Job", "Latent", "Model", "Paral
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 """Parallel dimensions whose degrees multiply to the number of ranks; as Megatron-LM, the innermost first."""
 
+SHARDED_KEYS = ("prefetch", "narrow_gathers", "sharded_copies")
+"""Settings of a job for ``zero = 3`` alone."""
+
 
 class Parallelism(Spec):
     """Degrees of parallelism; the product of tensor, context, data and pipeline is the number of ranks.
@@ -136,7 +139,10 @@ class Job(Spec):
 
     ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
     ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
-    does. With ``zero = 3`` parameters are gathered ``prefetch`` blocks ahead. ``recompute = "full"`` stores
+    does. With ``zero = 3`` parameters are gathered ``prefetch`` blocks ahead, those of layers in 8 bits with
+    ``narrow_gathers`` (``enable_fsdp_float8_all_gather`` of torchtitan; XLA does so by itself); ``sharded_copies`` says
+    whether they go out of a buffer and gradients into one (``"both"``, ``fully_shard`` of PyTorch), gradients alone
+    (``"gradients"``, its ``FullyShardedDataParallel``) or neither (``"none"``, XLA). ``recompute = "full"`` stores
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
     repeats scores, softmax, dropout and context of the attention only, ``"latent"`` what leads from latent vectors to
     queries, keys and values (``--recompute-modules mla_up_proj`` of Megatron-LM), ``"feed-forward"`` up-projection and
@@ -188,6 +194,8 @@ class Job(Spec):
     bucket: Bytes = 25 * 2**20
     first_bucket: Bytes = 2**20
     prefetch: Positive = 1
+    narrow_gathers: bool = False
+    sharded_copies: Literal["both", "gradients", "none"] = "both"
     recompute: Literal["none", "selective", "latent", "feed-forward", "keep-qkv", "keep-attention", "full"] = Field(
         default_factory=_since("none", "full")
     )

@@ -260,6 +260,9 @@ def _narrow(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.scaling", "is how products in 8 bits find scales of tensors", 'set job.products = "fp8"')
     if job.narrow_logits and job.products is None:
         yield Mistake("job.narrow_logits", "is for products in 8 or 4 bits", "set job.products")
+    if job.narrow_gathers and (job.products != "fp8" or job.adapters is not None):
+        problem = "is for trained parameters of products in 8 bits with a scale per tensor"
+        yield Mistake("job.narrow_gathers", problem, 'set job.products = "fp8", without job.adapters')
     if job.attention_products and job.attention != "fused":
         yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
     if job.activation_input and job.model.family != "llama":

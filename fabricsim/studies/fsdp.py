@@ -27,6 +27,13 @@ came later; on A100 those of its preset (Dao, arXiv 2307.08691, section 4.1).
 """
 _FMS_ADAPTERS = 2
 """Adapters of a host of fms-fsdp, whose README has 400 Gb/s per host of A100 and 800 of H100."""
+_HBM2E = "cluster.gpu.memory_rate=2.4TBps"
+"""Memory of torchtitan's H100: "96GB HBM2e with 2.4 TB/sec peak memory bandwidth" (benchmarks/
+asyncTP_llama3_h100_2025-06_torchtitan.md). That they have 500 W in place of 700 is left out: by how much that slows
+products is not stated."""
+_FLOAT8 = ["job.products=fp8", "job.scaling=current"]
+"""float8 of torchtitan: a scale for each tensor, taken from itself; gathers stay in bf16 (enable_fsdp_float8_all_gather
+is false in llama3_70b.toml, and not set in the commands of that page)."""
 _TRITON = (1.4, 2.0)
 """How many times faster that is than FlashAttention in Triton, forward and backward: "around 1.3-1.5" and "around 2"
 (the same section). MPT's benchmarks ask for ``attn_impl`` triton (mosaicml/llm-foundry, scripts/train/benchmarking/
@@ -77,6 +84,12 @@ def published_run(record: np.void) -> PublishedRun:
     ]
     if tensor > 1:
         lines += [f"job.parallelism.tensor={tensor}", "job.parallelism.sequence_parallel=true"]
+        lines.append(f"job.product_overlap={str('async TP' in str(record['run'])).lower()}")
+    if str(record["run"]).startswith("torchtitan"):
+        lines += [_HBM2E] if new else []
+        lines += _FLOAT8 if record["products"] == "fp8" else []
+    else:
+        lines.append("job.sharded_copies=gradients")
     return PublishedRun(name, _SCENARIO, tuple(lines))
 
 

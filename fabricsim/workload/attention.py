@@ -212,7 +212,7 @@ def _passes(tape: Tape, core: Core) -> tuple[Operation, tuple[Operation, Operati
     return fused_passes(tape.width, core, tape.job.attention_products)
 
 
-def _narrowed(tape: Tape, core: Core) -> tuple[list[Item], list[Item]]:
+def _narrowed(tape: Tape, core: Core) -> tuple[list[Operation], list[Operation]]:
     """Turn inputs and gradient of an attention in 8 bits into these; what it writes is as wide as without.
 
     For MXFP8 they are put in the order of heads first, and turned in both layouts (NVIDIA/TransformerEngine, pull
@@ -330,7 +330,9 @@ def _ring(tape: Tape, core: Core) -> None:
     both = Exchange("ring_exchange", "context", 2 * moved, asynchronous=True)
     part, part_back = _passes(tape, core)
     add = Operation("add key and value gradients", 0, keys * tape.width * 3)
-    forward, backward = _narrowed(tape, core)
+    inputs, gradient = _narrowed(tape, core)
+    forward: list[Item] = [*inputs]
+    backward: list[Item] = [*gradient]
     for step in range(ranks):
         last = step == ranks - 1
         forward += [

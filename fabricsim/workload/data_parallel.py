@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 from fabricsim.units import seconds
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.links import share as part
+from fabricsim.workload.optimizer import parameters_for_products
 from fabricsim.workload.program import Call
 from fabricsim.workload.roofline import kernels_span
 from fabricsim.workload.stages import computing
-from fabricsim.workload.tape import PRECISION_BYTES, gradient_bytes
+from fabricsim.workload.tape import NARROW_GATHER, PRECISION_BYTES, gradient_bytes
 from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
@@ -138,28 +139,24 @@ class _Replicated(Reducer):
 
     def wait_for(self, collective: CollectiveName, share: _Share, elements: int) -> None:
         """Communicate, and do nothing else meanwhile."""
-        if elements:
-            size = self.padded(share, elements) * self._width(collective)
+        if size := self.size(collective, share, elements):
             self.lane.join(Call(collective, share.group, size, "data"), TIMERS[collective])
 
-    def least(self, collective: CollectiveName, share: _Share, elements: int) -> float:
-        """Least time of a call, s."""
-        size = self.padded(share, elements) * self._width(collective)
-        return self.lane.slowed.seconds(collective, share.group, size) if elements else 0.0
+    def least(self, collective: CollectiveName, share: _Share, size: int) -> float:
+        """Least time of a call of `size` bytes, s."""
+        return self.lane.slowed.seconds(collective, share.group, size) if size else 0.0
 
-    def beside(self, collective: CollectiveName, share: _Share, elements: int) -> None:
-        """Communicate beside what comes next, one call after the other."""
-        if elements:
-            self.add_beside(collective, share.group, self.padded(share, elements) * self._width(collective))
-
-    def add_beside(self, collective: CollectiveName, group: tuple[int, ...], size: int) -> None:
-        """Add a call beside what comes next, behind those before it."""
+    def beside(self, collective: CollectiveName, group: tuple[int, ...], size: int) -> None:
+        """Communicate `size` bytes beside what comes next, behind the calls before."""
+        if not size:
+            return
         self.lane.launch(TIMERS[collective])
         after = (*self.pending, *self.lane.last())
         self.pending = (self.lane.beside(Call(collective, group, size, "data"), TIMERS[collective], after=after),)
 
-    def _width(self, collective: CollectiveName) -> int:
-        return self.parameter if collective == "all_gather" else self.gradient
+    def size(self, collective: CollectiveName, share: _Share, elements: int) -> int:
+        """Bytes of a call for some elements."""
+        return self.padded(share, elements) * (self.parameter if collective == "all_gather" else self.gradient)
 
 
 class AtOnce(_Replicated):
@@ -203,7 +200,8 @@ class Bucketed(_Replicated):
     def _share_of(self, chunk: int, stage: Stage) -> float:
         """Give that of the backward pass of a chunk beside the reduction of its gradients."""
         calls = ((share, bucket.size) for share, chunks in self._buckets for bucket in chunks[chunk])
-        return part(sum(self.least(self.reduce, *call) for call in calls), seconds(stage.backward))
+        times = (self.least(self.reduce, share, self.size(self.reduce, share, elements)) for share, elements in calls)
+        return part(sum(times), seconds(stage.backward))
 
     def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
         """Give the share of the pass of a block, that of its chunk."""
@@ -216,7 +214,7 @@ class Bucketed(_Replicated):
         for share, chunks in self._buckets:
             for chunk, buckets in enumerate(chunks):
                 for bucket in reversed(buckets):
-                    self.beside("all_gather", share, bucket.size)
+                    self.beside("all_gather", share.group, self.size("all_gather", share, bucket.size))
                     self._gathers[chunk, bucket.block] = self.pending
 
     def before_forward(self, chunk: int, block: int) -> None:
@@ -230,7 +228,7 @@ class Bucketed(_Replicated):
         for share, chunks in self._buckets:
             for bucket in chunks[chunk]:
                 if bucket.block == block:
-                    self.beside(self.reduce, share, bucket.size)
+                    self.beside(self.reduce, share.group, self.size(self.reduce, share, bucket.size))
 
     def overlaps(self, direction: Direction, *, final: bool) -> bool:
         """Whether a pass runs beside collectives: a backward pass whose gradients are reduced."""
@@ -248,7 +246,8 @@ class Sharded(_Replicated):
 
     As `fully_shard` of PyTorch does (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py): what was gathered is
     copied out of its buffer, and gradients into theirs, in the precision of their reduction, on the stream that
-    computes.
+    computes. Parameters of narrower products are turned after each gather, or gathered as such and transposed for the
+    backward pass, since products in 8 bits of Hopper read both factors along what they add up.
     """
 
     def __init__(self, job: Job, gpu: Gpu, lane: RankOps, chunks: Sequence[Stage]) -> None:
@@ -257,7 +256,7 @@ class Sharded(_Replicated):
         self._ahead, self._again = job.prefetch, degrees.reshard_after_forward
         self._blocks = [len(chunk.blocks) for chunk in chunks]
         self._gathers: dict[int, tuple[int, ...]] = {}
-        self._copies = lane.group("replicate")
+        self._replicas = lane.group("replicate")
         if degrees.replicate > 1:
             self.shares = [_Share(lane.group("shard"), share.tensors) for share in self.shares]
         self._job, self._gpu, self._chunks = job, gpu, chunks
@@ -270,22 +269,25 @@ class Sharded(_Replicated):
             kernels = seconds(computing([passes.backward if back else passes.forward]))
             collectives = 0.0
             for share in self.shares:
-                elements = share.block(chunk, block)
-                collectives += self.least("all_gather", share, elements) * (self._again or not back)
-                collectives += self.least("reduce_scatter", share, elements) * back
+                gathered = self._gathered(share, chunk, block)
+                scattered = self.size("reduce_scatter", share, share.block(chunk, block))
+                collectives += self.least("all_gather", share, gathered) * (self._again or not back)
+                collectives += self.least("reduce_scatter", share, scattered) * back
             self._parts[chunk, block, direction] = part(collectives, kernels)
         return self._parts[chunk, block, direction]
 
     def before_forward(self, chunk: int, block: int) -> None:
         """Gather the blocks ahead, and wait for this one."""
         self._gather(chunk, range(block, min(block + self._ahead + 1, self._blocks[chunk])))
-        self._take(chunk, block, "forward-compute")
+        self._take(chunk, block, "forward")
 
     def before_backward(self, chunk: int, block: int) -> None:
         """Gather the blocks that come next, and wait for this one; nothing if they are there from the forward pass."""
         if self._again:
             self._gather(chunk, range(block, max(block - self._ahead, 0) - 1, -1))
-            self._take(chunk, block, "backward-compute")
+            self._take(chunk, block, "backward")
+        else:
+            self._prepare([], chunk, block, "backward")
 
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:  # noqa: ARG002
         """Scatter the gradients of a block."""
@@ -293,12 +295,13 @@ class Sharded(_Replicated):
             elements = share.block(chunk, block)
             if not elements:
                 continue
-            copied = elements * (self.parameter + self.gradient)
-            self._copy("gradients into their buffer", copied, "backward-compute")
-            self.beside("reduce_scatter", share, elements)
-            if len(self._copies) > 1:
-                size = self.padded(share, elements) // len(share.group) * self.gradient
-                self.add_beside("all_reduce", self._copies, size)
+            if self._job.sharded_copies != "none":
+                copied = elements * (self.parameter + self.gradient)
+                self._compute([Operation("gradients into their buffer", 0, copied)], "backward")
+            size = self.size("reduce_scatter", share, elements)
+            self.beside("reduce_scatter", share.group, size)
+            if len(self._replicas) > 1:
+                self.beside("all_reduce", self._replicas, size // len(share.group))
 
     def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:  # noqa: ARG002
         """Whether nothing happens in a pass of a chunk: never."""
@@ -308,17 +311,36 @@ class Sharded(_Replicated):
         for block in blocks:
             if block not in self._gathers:
                 for share in self.shares:
-                    self.beside("all_gather", share, share.block(chunk, block))
+                    self.beside("all_gather", share.group, self._gathered(share, chunk, block))
                 self._gathers[block] = self.pending
 
-    def _take(self, chunk: int, block: int, timer: str) -> None:
-        """Wait for the parameters of a block, and copy them out."""
-        self.lane.wait(self._gathers.pop(block))
-        elements = sum(share.block(chunk, block) for share in self.shares)
-        self._copy("parameters out of their buffer", 2 * elements * self.parameter, timer)
+    def _gathered(self, share: _Share, chunk: int, block: int) -> int:
+        """Bytes of the parameters of a block as they are gathered."""
+        return self.padded(share, share.block(chunk, block)) * self._width(chunk, block)
 
-    def _copy(self, name: str, moved: int, timer: str) -> None:
-        self.lane.compute(kernels_span([Operation(name, 0, moved)], self._job, self._gpu), timer)
+    def _width(self, chunk: int, block: int) -> int:
+        return NARROW_GATHER if self._job.narrow_gathers and self._chunks[chunk].layers[block] else self.parameter
+
+    def _take(self, chunk: int, block: int, direction: Direction) -> None:
+        """Wait for the parameters of a block, copy them out, and make them ready for a pass."""
+        self.lane.wait(self._gathers.pop(block))
+        copied = 2 * self._held(chunk, block) * self._width(chunk, block)
+        copies = [Operation("parameters out of their buffer", 0, copied)] if self._job.sharded_copies == "both" else []
+        self._prepare(copies, chunk, block, direction)
+
+    def _prepare(self, copies: list[Operation], chunk: int, block: int, direction: Direction) -> None:
+        """Make parameters ready for the products of a pass."""
+        turned: list[Operation] = []
+        if self._chunks[chunk].layers[block]:
+            turned = parameters_for_products(self._held(chunk, block), self._job, direction)
+        self._compute([*copies, *turned], direction)
+
+    def _held(self, chunk: int, block: int) -> int:
+        return sum(share.block(chunk, block) for share in self.shares)
+
+    def _compute(self, operations: list[Operation], direction: Direction) -> None:
+        if operations:
+            self.lane.compute(kernels_span(operations, self._job, self._gpu), f"{direction}-compute")
 
 
 def make_reducer(job: Job, gpu: Gpu, lane: RankOps, chunks: Sequence[Stage]) -> Reducer:

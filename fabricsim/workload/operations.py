@@ -45,7 +45,7 @@ from fabricsim.workload.experts import expert_layer
 from fabricsim.workload.feed_forward import mlp
 from fabricsim.workload.heads import embedding, head
 from fabricsim.workload.norms import layer_norm
-from fabricsim.workload.shapes import attention_width, key_width
+from fabricsim.workload.shapes import LAYERS, attention_width, key_width
 from fabricsim.workload.tape import Tape, decoder_sequence
 from fabricsim.workload.work import Work
 
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from fabricsim.workload.shapes import Block
 
 _CAUSAL = ("gpt", "llama")
-
-_REPEATED = ("layer", "expert-layer", "decoder-layer")
-"""Blocks of which full recomputation keeps the input only; embedding and head are kept as in Megatron-LM."""
 
 _QKV = ("QKV", "rotary positions")
 KEEPING = {"keep-qkv": _QKV, "keep-attention": (*_QKV, "projection")}
@@ -91,9 +88,9 @@ def block_work(block: Block, job: Job) -> Work:
         head(tape, job)
     tape.accumulate(block)
     work = tape.work()
-    if block.kind in _REPEATED and job.recompute == "full":
+    if block.kind in LAYERS and job.recompute == "full":
         return _repeated(work, block, job)
-    return _partly(work, job) if block.kind in _REPEATED and job.recompute in KEEPING else work
+    return _partly(work, job) if block.kind in LAYERS and job.recompute in KEEPING else work
 
 
 def _own_attention(tape: Tape, job: Job, block: Block) -> None:

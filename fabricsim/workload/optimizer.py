@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.tape import FP32, NARROW_BYTES, PRECISION_BYTES, gradient_bytes
+from fabricsim.workload.tape import FP32, NARROW_BYTES, NARROW_GATHER, PRECISION_BYTES, Tape, gradient_bytes
 from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fabricsim.scenario.job import Job
+    from fabricsim.scenario.schedule import Direction
 
+_SHARDED = 3  # ZeRO stage that shares out parameters
 
 _CHAIN = {
     "first moment times its factor": (1, 1),
@@ -46,12 +48,13 @@ def optimizer_operations(tensors: Sequence[int], job: Job) -> tuple[Operation, .
     has no loss scale); norm ``4``; scale by the clip factor ``8`` (only if the norm is above its limit,
     ``clip_gradients``); Adam reads gradient, parameter and two moments and writes three of them ``28``,
     operation by operation ``156``; write the working copy ``4 + w`` (not in fp32); with narrower
-    products turn it, and transpose it, once.
+    products turn it, and transpose it, once, but with ZeRO 3 (`parameters_for_products`).
 
     `tensors`: elements of each parameter tensor, or of all together.
     `job`: says with ``optimizer`` whether a pass is one kernel for all tensors or one for each.
     """
     grad, width = gradient_bytes(job), PRECISION_BYTES[job.precision]
+    layouts = _layouts(job)
     adam = _CHAIN if job.optimizer == "separate" else {"Adam": (4, 3)}
     rows = [
         ("zero gradients", grad, job.optimizer == "fused"),
@@ -64,12 +67,35 @@ def optimizer_operations(tensors: Sequence[int], job: Job) -> tuple[Operation, .
         ("copy parameters", FP32 + width, width != FP32),
         (
             "quantise parameters",
-            round(width + 2 * NARROW_BYTES[job.products or "fp8"]),
-            job.products is not None and job.adapters is None,
+            round(width + layouts * NARROW_BYTES[job.products or "fp8"]),
+            layouts > 0,
         ),
     ]
     kernels = [sum(tensors)] if job.optimizer == "fused" else tensors
     return tuple(Operation(name, 0, size * elements) for name, size, done in rows if done for elements in kernels)
+
+
+def _layouts(job: Job) -> int:
+    """In how many layouts the optimizer turns parameters for narrower products."""
+    if job.products is None or job.adapters is not None:
+        return 0
+    return int(job.narrow_gathers) if job.parallelism.zero == _SHARDED else 2
+
+
+def parameters_for_products(elements: int, job: Job, direction: Direction) -> list[Operation]:
+    """List what makes parameters of a layer, as ZeRO 3 has gathered them, ready for narrower products of a pass.
+
+    In the job's precision they are turned, for a backward pass that repeats products in both layouts. In 8 bits they
+    are as the forward pass reads them, and transposed for the backward pass.
+
+    `elements`: those that a rank holds of the layer.
+    """
+    if job.products is None or job.adapters is not None:
+        return []
+    if job.narrow_gathers:
+        return [] if direction == "forward" else [Operation("transpose parameters", 0, 2 * NARROW_GATHER * elements)]
+    repeats = direction == "backward" and job.recompute not in ("none", "selective")
+    return Tape(job).narrowed("parameters", elements, job.products, layouts=2 if repeats else 1)
 
 
 def gradient_copies(tensors: Sequence[int], job: Job) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 BlockKind = Literal["embedding", "layer", "expert-layer", "encoder-norm", "decoder-embedding", "decoder-layer", "head"]
 
+LAYERS: tuple[BlockKind, ...] = ("layer", "expert-layer", "decoder-layer")
+"""Blocks whose products may be narrower than all else, and of which full recomputation keeps the input only; embedding
+and head are kept as in Megatron-LM."""
+
 WHOLE = Parallelism()
 """One rank that holds everything."""
 

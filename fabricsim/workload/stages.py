@@ -10,7 +10,7 @@ from fabricsim.workload.adapters import trained
 from fabricsim.workload.issue import Span, row
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import kernels_span
-from fabricsim.workload.shapes import Block, layout, stage_blocks
+from fabricsim.workload.shapes import LAYERS, Block, layout, stage_blocks
 from fabricsim.workload.tape import PRECISION_BYTES, decoder_sequence
 from fabricsim.workload.work import Exchange, Level, Operation, Wait
 
@@ -46,6 +46,7 @@ class Stage:
     `blocks`: passes of each block, in forward order.
     `tensors`: elements of each trained tensor of each block that a rank holds, in forward order, experts apart.
     `experts`: the same of experts.
+    `layers`: whether each block is a layer, the products of which are in ``job.products``.
     `message`: bytes of one micro-batch's activations that each of its ranks sends to the next stage, and of their
         gradients sent back; 0 on the last stage.
     """
@@ -53,6 +54,7 @@ class Stage:
     blocks: tuple[Passes, ...]
     tensors: tuple[tuple[int, ...], ...]
     experts: tuple[tuple[int, ...], ...]
+    layers: tuple[bool, ...]
     message: int
 
     @property
@@ -90,6 +92,7 @@ def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
                 blocks=tuple(passes[block] for block in blocks),
                 tensors=tuple(trained(block, job)[0] for block in blocks),
                 experts=tuple(trained(block, job)[1] for block in blocks),
+                layers=tuple(block.kind in LAYERS for block in blocks),
                 message=boundary_bytes(job, number),
             )
         )

@@ -43,6 +43,9 @@ NARROW_BYTES = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element with the scales of blocks: one byte for 32 of MXFP8, for 16 of NVFP4 (Open Compute Project,
 Microscaling Formats 1.0; NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv 2509.25149)."""
 
+NARROW_GATHER = 1
+"""Bytes per element of parameters gathered in 8 bits; a tensor has one scale."""
+
 FP32 = 4
 
 EXPERT_LAUNCH = 33_400_000
@@ -152,13 +155,13 @@ class Tape:
         saved = round(batch * (rows + columns) * inner * (self.width - NARROW_BYTES[self.job.products]))
         return replace(made, traffic=made.traffic - saved, narrow=self.job.products)
 
-    def quantise(self, name: str, elements: int) -> list[Item]:
+    def quantise(self, name: str, elements: int) -> list[Operation]:
         """Turn a product's factor into the precision of products, transposed as well for a gradient of weights."""
         if self.plain or self.job.products is None:
             return []
         return self.narrowed(name, elements, self.job.products, layouts=1 if self.frozen else 2)
 
-    def narrowed(self, name: str, elements: int, narrow: Narrow, *, layouts: int) -> list[Item]:
+    def narrowed(self, name: str, elements: int, narrow: Narrow, *, layouts: int) -> list[Operation]:
         """Turn elements into a narrower precision, in one or both layouts, behind a pass for the scale of the tensor.
 
         Delayed scaling has the scale from before, MXFP8 none for the tensor (NVIDIA/TransformerEngine, docs/examples/

@@ -10,9 +10,9 @@ from fabricsim.scenario.job import micro_batches
 from fabricsim.workload.adapters import trained, trained_parameters
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
-from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.shapes import LAYERS, stage_blocks
 from fabricsim.workload.tally import EqualCalls
-from fabricsim.workload.tape import PRECISION_BYTES, gradient_bytes
+from fabricsim.workload.tape import NARROW_GATHER, PRECISION_BYTES, gradient_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,8 +46,8 @@ def data_calls(job: Job) -> Iterator[EqualCalls]:
                     times = micro_batches(job) * ranks // degrees.replicate
                     yield EqualCalls("data", "all_reduce", degrees.replicate, size, times)
             if degrees.zero:
-                for elements in _gathered(job, part, chunks):
-                    yield _gathering(job, elements, members, groups)
+                for elements, width in _gathered(job, part, chunks):
+                    yield _gathering(job, elements, members, groups, width)
 
 
 def padded(elements: int, members: int) -> int:
@@ -69,11 +69,10 @@ def _reduction(job: Job, elements: int, members: int, groups: int) -> EqualCalls
     )
 
 
-def _gathering(job: Job, elements: int, members: int, groups: int) -> EqualCalls:
+def _gathering(job: Job, elements: int, members: int, groups: int, width: int) -> EqualCalls:
     passes = 2 if job.parallelism.reshard_after_forward else 1
     times = passes * micro_batches(job) if job.parallelism.zero == _SHARDED else 1
-    size = padded(elements, members) * PRECISION_BYTES[job.precision]
-    return EqualCalls("data", "all_gather", members, size, groups * times)
+    return EqualCalls("data", "all_gather", members, padded(elements, members) * width, groups * times)
 
 
 def _reduced(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
@@ -87,11 +86,16 @@ def _reduced(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
     return _blocks(job, part, chunks)
 
 
-def _gathered(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
-    """Elements of each piece of parameters of a rank."""
+def _gathered(job: Job, part: Part, chunks: Iterable[int]) -> list[tuple[int, int]]:
+    """Elements of each piece of parameters of a rank, and bytes of each of them."""
+    width = PRECISION_BYTES[job.precision]
+    if job.narrow_gathers:
+        blocks = stage_blocks(job.model, virtual_stages(job), job.parallelism)
+        widths = [NARROW_GATHER if block.kind in LAYERS else width for chunk in chunks for block in blocks[chunk]]
+        return list(zip(_blocks(job, part, chunks), widths, strict=True))
     if job.parallelism.zero < _SHARDED and job.overlap == "none":
-        return [sum(_blocks(job, part, chunks))]
-    return _reduced(job, part, chunks)
+        return [(sum(_blocks(job, part, chunks)), width)]
+    return [(elements, width) for elements in _reduced(job, part, chunks)]
 
 
 def _blocks(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:

@@ -122,6 +122,16 @@ def test_hybrid_sharding(table: dict[str, Any], replicate: int, gpu: Gpu) -> Non
 @pytest.mark.slow
 @SHAPES
 @given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.just(3)))
+def test_zero_3_in_8_bits(table: dict[str, Any], gpu: Gpu) -> None:
+    gpu = gpu.model_copy(update={"peak": {**gpu.peak, "fp8": 624e12}})
+    narrow = agree({**table, "products": "fp8", "narrow_gathers": True}, gpu)["data", "all_gather"]
+
+    assert narrow.wire < agree(table, gpu)["data", "all_gather"].wire
+
+
+@pytest.mark.slow
+@SHAPES
+@given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.just(3)))
 def test_parameters_that_stay_are_gathered_once(table: dict[str, Any], gpu: Gpu) -> None:
     again = agree(table, gpu)["data", "all_gather"]
     table["parallelism"] = {**table["parallelism"], "reshard_after_forward": False}

@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import InputError
+from fabricsim.scenario.job import SHARDED_KEYS
 from fabricsim.scenario.schedule import SCHEDULES
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def job_tables(base: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
         job.pop("schedule", None)
     sharded, alone = degrees["zero"] == _FULLY_SHARDED, degrees["data"] * degrees["context"] == 1
     reduced = ("overlap", "bucket", "first_bucket") if sharded or alone else ()
-    for key in (*reduced, *(() if sharded else ("prefetch",))):
+    for key in (*reduced, *(() if sharded else SHARDED_KEYS)):
         job.pop(key, None)
     if degrees["zero"] != _FULLY_SHARDED:
         for key in ("replicate", "reshard_after_forward"):

@@ -60,6 +60,8 @@ _ATTENTION_OF_9_10 = {"b200": ((0.685, 1000, 0.385), (0.57, 1070, 0.355))}
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
+# XLA gathers what it turns into 8 bits as such ("Q->AG->DQ->dot": openxla/xla, pull request 17453, and 5240 before)
+_GATHERED_IN_8_BITS = "job.narrow_gathers=true"
 # Of MLPerf's submissions (NVIDIA/benchmarks/llama2_70b_lora of training_results_v5.0, train.py), which set
 # MCORE_CUDA_GRAPH=1, and of NeMo's fine-tuning recipes in performance mode (linear_qkv of nemo/collections/llm/recipes/
 # llama3_8b.py, rank 8)
@@ -208,7 +210,7 @@ def published_run(record: np.void) -> PublishedRun:
         lines.append("job.product_overlap=true")
     if record["shards"]:
         lines += ["job.parallelism.zero=3", f"job.parallelism.replicate={max(data // int(record['shards']), 1)}"]
-        lines += ["job.launch=graph", f"job.recompute={_MAXTEXT[name]}"] if run.startswith("Maxtext") else []
+        lines += _xla(record)
     elif data * context > 1 and not adapted:
         lines += ["job.overlap=ddp", f"job.bucket={2 * max(_BUCKET, _BUCKET_PER_RANK * data * context)}B"]
     else:
@@ -228,6 +230,15 @@ def published_run(record: np.void) -> PublishedRun:
     )
     text = f"{run}, {gpus} {gpu.upper()}, {precision},{shape}, batch {record['global_batch']}"
     return PublishedRun(text, _SCENARIO, tuple(lines))
+
+
+def _xla(record: np.void) -> list[str]:
+    """Say how XLA runs a job whose parameters are shared out."""
+    lines = ["job.sharded_copies=none"]
+    if str(record["run"]).startswith("Maxtext"):
+        lines += ["job.launch=graph", f"job.recompute={_MAXTEXT[str(record['model'])]}"]
+        lines += [_GATHERED_IN_8_BITS] if record["precision"] == "fp8" else []
+    return lines
 
 
 def _repeats(record: np.void) -> list[str]:
