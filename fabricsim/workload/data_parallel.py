@@ -28,7 +28,7 @@ from fabricsim.workload.optimizer import parameters_for_products
 from fabricsim.workload.program import Call
 from fabricsim.workload.roofline import kernels_span
 from fabricsim.workload.stages import computing
-from fabricsim.workload.tape import NARROW_GATHER, PRECISION_BYTES, gradient_bytes
+from fabricsim.workload.tape import PRECISION_BYTES, gradient_bytes
 from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
@@ -316,15 +316,12 @@ class Sharded(_Replicated):
 
     def _gathered(self, share: _Share, chunk: int, block: int) -> int:
         """Bytes of the parameters of a block as they are gathered."""
-        return self.padded(share, share.block(chunk, block)) * self._width(chunk, block)
-
-    def _width(self, chunk: int, block: int) -> int:
-        return NARROW_GATHER if self._job.narrow_gathers and self._chunks[chunk].layers[block] else self.parameter
+        return self.padded(share, share.block(chunk, block)) * self._chunks[chunk].gathered[block]
 
     def _take(self, chunk: int, block: int, direction: Direction) -> None:
         """Wait for the parameters of a block, copy them out, and make them ready for a pass."""
         self.lane.wait(self._gathers.pop(block))
-        copied = 2 * self._held(chunk, block) * self._width(chunk, block)
+        copied = 2 * self._held(chunk, block) * self._chunks[chunk].gathered[block]
         copies = [Operation("parameters out of their buffer", 0, copied)] if self._job.sharded_copies == "both" else []
         self._prepare(copies, chunk, block, direction)
 

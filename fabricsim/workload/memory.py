@@ -25,7 +25,7 @@ from fabricsim.workload.adapters import trained_parameters
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
-from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, decoder_sequence, gradient_bytes
+from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, decoder_sequence, gathered_width, gradient_bytes
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
@@ -162,8 +162,11 @@ class _Need:
 
         Parameters gathered ahead take the room that there is, and gradients can go as soon as a bucket is full.
         """
-        blocks = [sum(block) for chunk in self.parameters[number :: self.job.parallelism.pipeline] for block in chunk]
-        whole = max(blocks) if self.job.parallelism.reshard_after_forward else sum(blocks)
-        gathered = whole * self.weight if self.zero >= _PARAMETERS else 0
-        waiting = min(sum(blocks) * self.gradient, self.job.bucket) if self.zero >= _GRADIENTS else 0
+        job = self.job
+        blocks = [block for chunk in self.blocks[number :: job.parallelism.pipeline] for block in chunk]
+        sizes = [block.parameters * gathered_width(block, job) for block in blocks]
+        whole = max(sizes) if job.parallelism.reshard_after_forward else sum(sizes)
+        gathered = whole if self.zero >= _PARAMETERS else 0
+        reduced = sum(block.parameters for block in blocks) * self.gradient
+        waiting = min(reduced, job.bucket) if self.zero >= _GRADIENTS else 0
         return gathered + waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.tape import FP32, NARROW_BYTES, NARROW_GATHER, PRECISION_BYTES, Tape, gradient_bytes
+from fabricsim.workload.tape import FP32, NARROW_BYTES, PRECISION_BYTES, Tape, gradient_bytes
 from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def parameters_for_products(elements: int, job: Job, direction: Direction) -> li
     if job.products is None or job.adapters is not None:
         return []
     if job.narrow_gathers:
-        return [] if direction == "forward" else [Operation("transpose parameters", 0, 2 * NARROW_GATHER * elements)]
+        return [] if direction == "forward" else [Operation("transpose parameters", 0, 2 * elements)]
     repeats = direction == "backward" and job.recompute not in ("none", "selective")
     return Tape(job).narrowed("parameters", elements, job.products, layouts=2 if repeats else 1)
 

@@ -11,7 +11,7 @@ from fabricsim.workload.issue import Span, row
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import kernels_span
 from fabricsim.workload.shapes import LAYERS, Block, layout, stage_blocks
-from fabricsim.workload.tape import PRECISION_BYTES, decoder_sequence
+from fabricsim.workload.tape import PRECISION_BYTES, decoder_sequence, gathered_width
 from fabricsim.workload.work import Exchange, Level, Operation, Wait
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Stage:
     `tensors`: elements of each trained tensor of each block that a rank holds, in forward order, experts apart.
     `experts`: the same of experts.
     `layers`: whether each block is a layer, the products of which are in ``job.products``.
+    `gathered`: bytes per parameter of each block that ZeRO 3 gathers.
     `message`: bytes of one micro-batch's activations that each of its ranks sends to the next stage, and of their
         gradients sent back; 0 on the last stage.
     """
@@ -55,6 +56,7 @@ class Stage:
     tensors: tuple[tuple[int, ...], ...]
     experts: tuple[tuple[int, ...], ...]
     layers: tuple[bool, ...]
+    gathered: tuple[int, ...]
     message: int
 
     @property
@@ -93,6 +95,7 @@ def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
                 tensors=tuple(trained(block, job)[0] for block in blocks),
                 experts=tuple(trained(block, job)[1] for block in blocks),
                 layers=tuple(block.kind in LAYERS for block in blocks),
+                gathered=tuple(gathered_width(block, job) for block in blocks),
                 message=boundary_bytes(job, number),
             )
         )

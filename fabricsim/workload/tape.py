@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.workload.adapters import TARGETS, trained
 from fabricsim.workload.separate import Elementwise, in_place_of
+from fabricsim.workload.shapes import LAYERS
 from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait, Work
 
 if TYPE_CHECKING:
@@ -42,9 +43,6 @@ PRECISION_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 NARROW_BYTES = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element with the scales of blocks: one byte for 32 of MXFP8, for 16 of NVFP4 (Open Compute Project,
 Microscaling Formats 1.0; NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv 2509.25149)."""
-
-NARROW_GATHER = 1
-"""Bytes per element of parameters gathered in 8 bits; a tensor has one scale."""
 
 FP32 = 4
 
@@ -64,6 +62,11 @@ def decoder_sequence(job: Job) -> int:
 def gradient_bytes(job: Job) -> int:
     """Bytes per element of the gradient buffer: `gradient_precision`, or `precision` without it."""
     return PRECISION_BYTES[job.gradient_precision or job.precision]
+
+
+def gathered_width(block: Block, job: Job) -> int:
+    """Bytes per parameter of a block that ZeRO 3 gathers; in 8 bits a tensor has one scale."""
+    return 1 if job.narrow_gathers and block.kind in LAYERS else PRECISION_BYTES[job.precision]
 
 
 class Tape:

@@ -10,9 +10,9 @@ from fabricsim.scenario.job import micro_batches
 from fabricsim.workload.adapters import trained, trained_parameters
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
-from fabricsim.workload.shapes import LAYERS, stage_blocks
+from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.tally import EqualCalls
-from fabricsim.workload.tape import NARROW_GATHER, PRECISION_BYTES, gradient_bytes
+from fabricsim.workload.tape import PRECISION_BYTES, gathered_width, gradient_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -88,11 +88,11 @@ def _reduced(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
 
 def _gathered(job: Job, part: Part, chunks: Iterable[int]) -> list[tuple[int, int]]:
     """Elements of each piece of parameters of a rank, and bytes of each of them."""
-    width = PRECISION_BYTES[job.precision]
     if job.narrow_gathers:
         blocks = stage_blocks(job.model, virtual_stages(job), job.parallelism)
-        widths = [NARROW_GATHER if block.kind in LAYERS else width for chunk in chunks for block in blocks[chunk]]
+        widths = [gathered_width(block, job) for chunk in chunks for block in blocks[chunk]]
         return list(zip(_blocks(job, part, chunks), widths, strict=True))
+    width = PRECISION_BYTES[job.precision]
     if job.parallelism.zero < _SHARDED and job.overlap == "none":
         return [(sum(_blocks(job, part, chunks)), width)]
     return [(elements, width) for elements in _reduced(job, part, chunks)]

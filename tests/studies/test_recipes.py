@@ -106,6 +106,14 @@ def test_what_came_before_megatron_bridge_is_of_no_release(gpu: str, repeated: s
     assert not any(line.startswith(("job.recorded", "job.launch")) for line in settings)
 
 
+def test_xla_gathers_what_it_turns_into_8_bits_as_such() -> None:
+    rows = [row for row in measured.load("dgxc").rows if row["shards"]]
+    narrow = {str(row["precision"]): "job.narrow_gathers=true" in recipes.published_run(row).settings for row in rows}
+
+    assert narrow == {"bf16": False, "fp8": True}
+    assert all("job.sharded_copies=none" in recipes.published_run(row).settings for row in rows)
+
+
 def test_tensor_parallel_gathers_run_beside_products_but_in_4_bits() -> None:
     rows = [row for row in measured.load("megatron-bridge").rows if row["tensor"] > 1]
     dense = [row for row in rows if row["expert"] == 1]

@@ -199,6 +199,17 @@ def test_runs_of_zero_3_that_were_measured_fit_80_gb(name: str, ranks: int, size
     assert need.total < USABLE
 
 
+def test_parameters_gathered_in_8_bits_take_half_but_those_of_embeddings() -> None:
+    model = make_model("gpt2-medium")
+    degrees = {"data": 4, "zero": 3, "reshard_after_forward": False}
+    wide, narrow = (
+        stage_memory(job(model, parallelism=degrees, precision="bf16", products="fp8", narrow_gathers=narrow))[0]
+        for narrow in (False, True)
+    )
+
+    assert wide.working - narrow.working == 24 * (12 * 1024**2 + 13 * 1024)
+
+
 @given(
     tensor=st.sampled_from([1, 2, 4]),
     stages=st.sampled_from([1, 2, 4]),
