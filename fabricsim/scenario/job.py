@@ -158,6 +158,7 @@ class Job(Spec):
     ``tensor_overlap`` the tensor-parallel all-reduce of the gradient of an input comes behind the gradient of the
     weight, not beside it. With ``product_overlap`` (sequence parallelism with the user buffers of Transformer Engine)
     gathers and scatters run beside the products that they feed or follow, part by part.
+    With ``pipeline_overlap`` messages of the interleaved schedule go beside passes that they are not for.
     With ``flatten_gradients`` gradients are copied into one buffer for their reduction, and back. With
     ``clip_gradients`` the norm of the gradients is above its limit, so that all are scaled. Each pass of the
     ``optimizer`` is one kernel for all tensors (``"fused"``, as APEX has it), one for each (``"tensors"``), or each
@@ -205,6 +206,7 @@ class Job(Spec):
     fused_accumulation: bool = Field(default_factory=_since(modern=True, before=False))
     tensor_overlap: bool = True
     product_overlap: bool = False
+    pipeline_overlap: bool = False
     flatten_gradients: bool = False
     clip_gradients: bool = False
     optimizer: Literal["fused", "tensors", "separate"] = "fused"

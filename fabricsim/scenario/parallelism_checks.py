@@ -32,6 +32,9 @@ def _context_method(job: Job) -> Iterator[Mistake]:
 def _virtual(job: Job) -> Iterator[Mistake]:
     degrees = job.parallelism
     if degrees.virtual_stages == 1:
+        if job.pipeline_overlap:
+            problem = "is for the interleaved schedule: with virtual_stages = 1 it has no effect"
+            yield Mistake("job.pipeline_overlap", problem, "take it out, or raise virtual_stages")
         return
     if degrees.pipeline == 1:
         yield Mistake(f"{_KEY}.virtual_stages", "has no effect with pipeline = 1", "take it out, or raise pipeline")

@@ -177,7 +177,7 @@ class JobPlan:
         for rank in range(self.ranks) if ranks is None else ranks:
             chain = self.placement.group("pipelines", rank)
             if chain not in pipelines:
-                pipelines[chain] = Pipeline(builder, chain, sizes)
+                pipelines[chain] = Pipeline(builder, chain, sizes, overlap=self.job.pipeline_overlap)
             plan = self.on(rank)
             beside = Beside(plan.gpu.overlap_slowdown, self.links, plan.job.product_overlap)
             lane = RankOps(builder, self.placement, rank, beside, plan.job.kernel_launch)

@@ -7,9 +7,9 @@ each group sends what has been computed since the one before and receives all in
 pass, or in the steady phase of a forward and a backward pass.
 
 Overlapped, the group behind a pass sends its result and receives the input of the next pass in the same direction
-while others run, and that next pass waits for it (Megatron-LM's ``--overlap-p2p-communication``). So are the
-messages of schedules with weight passes (Qi et al., arXiv 2401.10241): blocking ones would hold up the pass that
-is to fill a bubble.
+while others run, and that next pass waits for it (``overlap_p2p_comm`` of Megatron-LM, ``job.pipeline_overlap``). So
+are the messages of schedules with weight passes (Qi et al., arXiv 2401.10241): blocking ones would hold up the pass
+that is to fill a bubble.
 """
 
 from __future__ import annotations
@@ -51,10 +51,14 @@ class Pipeline:
     `ranks`: the rank of each stage, ``p`` of them. Virtual stage ``k`` is on stage ``k % p``.
     `sizes`: bytes of one micro-batch from each virtual stage to the next, and back: ``p`` of them for each chunk per
         rank; the last one is not used.
+    `overlap`: whether messages go beside other passes.
     """
 
-    def __init__(self, builder: ProgramBuilder, ranks: Sequence[int], sizes: Sequence[int]) -> None:
+    def __init__(
+        self, builder: ProgramBuilder, ranks: Sequence[int], sizes: Sequence[int], *, overlap: bool = False
+    ) -> None:
         self.ranks = tuple(ranks)
+        self.overlap = overlap
         self.interleaved = len(sizes) > len(self.ranks)
         self._builder = builder
         self._sizes = tuple(sizes[:-1])
@@ -101,7 +105,7 @@ def run_stage(
     `compute`: what adds the compute ops of each pass, ``n`` of them.
     """
     passes = list(zip(steps, compute, strict=True))
-    if any(step.direction == "weight" for step in steps):
+    if pipeline.overlap or any(step.direction == "weight" for step in steps):
         _overlapped(builder, pipeline, stage, passes)
     else:
         (_grouped if pipeline.interleaved else _blocking)(builder, pipeline, stage, passes)

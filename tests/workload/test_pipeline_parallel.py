@@ -34,10 +34,10 @@ GRID = [
 ]
 
 
-def compiled(name: str, stages: int, micro_batches: int, chunks: int) -> Program:
+def compiled(name: str, stages: int, micro_batches: int, chunks: int, *, overlap: bool = False) -> Program:
     """A pipeline with one byte per message."""
     builder = ProgramBuilder([*TIMERS, "forward", "backward", "weight"])
-    pipeline = Pipeline(builder, range(stages), [1] * (stages * chunks))
+    pipeline = Pipeline(builder, range(stages), [1] * (stages * chunks), overlap=overlap)
     # Without weight passes the backward pass does both parts.
     durations = {"forward": FORWARD, "backward": BACKWARD + WEIGHT, "weight": WEIGHT}
     if name == "zb-h1":
@@ -60,11 +60,14 @@ def bubble(name: str, stages: int, micro_batches: int, chunks: int) -> int:
     return (stages - 1) * (whole - WEIGHT) - (min(stages, micro_batches) - 1) * WEIGHT
 
 
-@pytest.mark.parametrize(("name", "stages", "micro_batches", "chunks"), GRID)
+@pytest.mark.parametrize(
+    ("name", "stages", "micro_batches", "chunks", "overlap"),
+    [*((*case, False) for case in GRID), *((*case, True) for case in GRID if case[-1] > 1)],
+)
 def test_the_engine_takes_the_closed_form_and_its_messages(
-    name: str, stages: int, micro_batches: int, chunks: int
+    name: str, stages: int, micro_batches: int, chunks: int, *, overlap: bool
 ) -> None:
-    program = compiled(name, stages, micro_batches, chunks)
+    program = compiled(name, stages, micro_batches, chunks, overlap=overlap)
     env = simpy.Environment()
     replay = cast("Replay", env.run(Fabric(env, ideal_scenario(stages, cable="0m")).replay(program)))
     end = replay.end

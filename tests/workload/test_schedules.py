@@ -27,11 +27,11 @@ def pipelines(draw: st.DrawFn) -> tuple[str, int, int, int]:
     return name, stages, groups * stages if chunks > 1 else groups, chunks
 
 
-def makespan(pipeline: tuple[str, int, int, int], times: dict[str, int]) -> int:
+def makespan(pipeline: tuple[str, int, int, int], times: dict[str, int], *, overlap: bool = False) -> int:
     """Longest path with free messages that both ends wait for; each chunk takes its share of `times`."""
     name, p, m, v = pipeline
     builder = ProgramBuilder([*TIMERS, *times])
-    chain = Pipeline(builder, range(p), [1] * (p * v))
+    chain = Pipeline(builder, range(p), [1] * (p * v), overlap=overlap)
     for stage in range(p):
 
         def compute(step: Step, rank: int = stage) -> None:
@@ -81,7 +81,7 @@ def test_bubble_is_the_closed_form(pipeline: tuple[str, int, int, int], t_f: int
     busy = m * v * (t_f + t_b + (t_w if name == "zb-h1" else 0))
 
     assert free_makespan(pipeline, times) == busy + bubble
-    assert makespan(pipeline, times) == busy + bubble
+    assert makespan(pipeline, times) == makespan(pipeline, times, overlap=v > 1) == busy + bubble
 
 
 @given(p=st.integers(1, 9), m=st.integers(1, 20), t_f=durations, t_b=durations, t_w=durations)

@@ -104,13 +104,16 @@ def job_tables(base: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
         degrees.pop("scatter_gather", None)
     if degrees["context"] == 1:
         degrees.pop("context_method", None)
-    if degrees["pipeline"] == 1:
-        job.pop("schedule", None)
     sharded, alone = degrees["zero"] == _FULLY_SHARDED, degrees["data"] * degrees["context"] == 1
-    reduced = ("overlap", "bucket", "first_bucket") if sharded or alone else ()
-    for key in (*reduced, *(() if sharded else SHARDED_KEYS)):
+    without_effect = (
+        (degrees["pipeline"] == 1, ("schedule",)),
+        (degrees["virtual_stages"] == 1, ("pipeline_overlap",)),
+        (sharded or alone, ("overlap", "bucket", "first_bucket")),
+        (not sharded, SHARDED_KEYS),
+    )
+    for key in itertools.chain.from_iterable(keys for without, keys in without_effect if without):
         job.pop(key, None)
-    if degrees["zero"] != _FULLY_SHARDED:
+    if not sharded:
         for key in ("replicate", "reshard_after_forward"):
             degrees.pop(key, None)
     return job

@@ -60,6 +60,10 @@ _ATTENTION_OF_9_10 = {"b200": ((0.685, 1000, 0.385), (0.57, 1070, 0.355))}
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
+# NeMo and Megatron-Bridge overlap messages of interleaved schedules (overlap_p2p_comm, megatron_comm_overlap.py), as do
+# yaml before it (grok1_314b.yaml of dgxc-benchmarking @35a9aec), but that of Nemotron-4 340B (nemotron4-340b-synth.yaml
+# @8f5cbb3). U: the others
+_WAITS_FOR_MESSAGES = ("nemotron4-340b",)
 # XLA gathers what it turns into 8 bits as such ("Q->AG->DQ->dot": openxla/xla, pull request 17453, and 5240 before)
 _GATHERED_IN_8_BITS = "job.narrow_gathers=true"
 # Of MLPerf's submissions (NVIDIA/benchmarks/llama2_70b_lora of training_results_v5.0, train.py), which set
@@ -208,6 +212,8 @@ def published_run(record: np.void) -> PublishedRun:
     ]
     if tensor > 1 and not run.startswith("v3.0") and precision != "nvfp4" and not _whole(record):
         lines.append("job.product_overlap=true")
+    if int(record["chunks"]) > 1 and name not in _WAITS_FOR_MESSAGES:
+        lines.append("job.pipeline_overlap=true")
     if record["shards"]:
         lines += ["job.parallelism.zero=3", f"job.parallelism.replicate={max(data // int(record['shards']), 1)}"]
         lines += _xla(record)

@@ -324,9 +324,17 @@ def test_a_single_value_of_what_layouts_differ_in_is_the_only_one_tried() -> Non
     assert set(choices(small().scenario, small().scenario.job, {})) == set(KEYS_OF_LAYOUTS)  # type: ignore[arg-type]
 
 
+def test_only_interleaved_layouts_have_messages_beside_passes() -> None:
+    degrees = {"tensor": 1, "pipeline": 2, "context": 1, "zero": 0, "data": 1, "virtual_stages": 1}
+
+    for chunks in (1, 2):
+        layout = {f"job.parallelism.{key}": value for key, value in {**degrees, "virtual_stages": chunks}.items()}
+        assert ("pipeline_overlap" in job_tables({"pipeline_overlap": True, "parallelism": {}}, layout)) == (chunks > 1)
+
+
 def test_a_layout_without_replicas_has_no_overlap_of_gradients() -> None:
     base = {"overlap": "ddp", "bucket": "1GiB", "prefetch": 2, "sharded_copies": "none", "parallelism": {}}
-    degrees = {"tensor": 8, "pipeline": 2, "context": 1, "zero": 0, "data": 1}
+    degrees = {"tensor": 8, "pipeline": 2, "context": 1, "zero": 0, "data": 1, "virtual_stages": 1}
 
     def kept(**more: int) -> set[str]:
         layout = {f"job.parallelism.{key}": value for key, value in {**degrees, **more}.items()}
