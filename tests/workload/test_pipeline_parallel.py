@@ -12,11 +12,15 @@ import simpy
 from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
 from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, OVERLAPPED_STREAM
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job_checks import job_problems
 from fabricsim.scenario.schedule import Step
 from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.passes import ordered
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
 from fabricsim.workload.program import Call, Program
+from tests.reference.jobs import make_job
 from tests.reference.scenarios import ideal_scenario
 
 US = 10**6  # ps
@@ -152,3 +156,27 @@ def test_a_weight_pass_needs_no_message() -> None:
     split, whole = compiled("zb-h1", 3, 4, 1), compiled("1f1b", 3, 4, 1)
 
     assert Counter(call.ranks for call in split.calls) == Counter(call.ranks for call in whole.calls)
+
+
+def test_a_job_says_whether_its_messages_go_beside_passes(gpu: Gpu) -> None:
+    def messages(*, overlap: bool) -> tuple[set[int], Counter[tuple[tuple[int, ...], int]]]:
+        job = make_job(pipeline=2, virtual_stages=2, micro_batches=4, pipeline_overlap=overlap)
+        program = JobPlan(job, gpu).program()
+        sent = [call for call in program.calls if call.collective == "send_recv"]
+        ops = program.ops[program.ops["kind"] == COLLECTIVE]
+        streams = {int(op["stream"]) for op in ops if program.calls[op["call"]].collective == "send_recv"}
+        return streams, Counter((call.ranks, call.size) for call in sent)
+
+    (blocking, all_sent), (beside, sent) = messages(overlap=False), messages(overlap=True)
+
+    assert sent == all_sent
+    assert MAIN_STREAM in blocking
+    assert OVERLAPPED_STREAM not in blocking
+    assert OVERLAPPED_STREAM in beside
+
+
+@pytest.mark.parametrize("degrees", [{}, {"pipeline": 2}])
+def test_messages_beside_passes_are_for_interleaved_schedules(degrees: dict[str, int]) -> None:
+    (mistake,) = job_problems(make_job(**degrees, pipeline_overlap=True))
+
+    assert mistake.key == "job.pipeline_overlap"

@@ -115,6 +115,7 @@ def test_a_gap_ends_a_search_as_soon_as_nothing_can_be_better_by_more(tmp_path: 
     st.sampled_from([0, 1, 2, 3]),
     st.sampled_from(["none", "ddp"]),
     st.sampled_from(["1", "0.9", "{ 3 = 0.8 }"]),
+    st.booleans(),
 )
 def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs differ in
     tensor: int,
@@ -130,6 +131,7 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
     zero: int,
     overlap: str,
     speed: str,
+    pipeline_overlap: bool,  # noqa: FBT001
 ) -> None:
     data = 16 // (tensor * pipeline * context)
     assume(data * tensor * pipeline * context == 16 and (zero == 0 or data * context > 1))
@@ -137,7 +139,8 @@ def test_no_simulation_is_below_the_bound(  # noqa: PLR0913, PLR0917  what jobs 
     layout = {**{f"job.parallelism.{key}": value for key, value in degrees.items()}, "job.parallelism.zero": zero}
     layout |= {"job.micro_batch": micro_batch, "job.schedule": schedule, "job.recompute": recompute}
     tables = {key: table for key, table in small().resolved.items() if key != "extensions"}
-    tables["job"] = job_tables({**tables["job"], "kernel_launch": launch}, layout)
+    own = {"kernel_launch": launch, "pipeline_overlap": pipeline_overlap}
+    tables["job"] = job_tables({**tables["job"], **own}, layout)
     tables["job"]["parallelism"]["sequence_parallel"] = sequence_parallel and tensor > 1
     if overlap == "none":
         tables["job"] = {key: value for key, value in tables["job"].items() if key not in {"overlap", "bucket"}}
