@@ -114,6 +114,18 @@ def test_xla_gathers_what_it_turns_into_8_bits_as_such() -> None:
     assert all("job.sharded_copies=none" in recipes.published_run(row).settings for row in rows)
 
 
+def test_messages_of_interleaved_schedules_go_beside_passes_but_those_of_nemotron_340b() -> None:
+    rows = [row for name in STUDIES for row in measured.load(name).rows if not recipes.missing_of(row)]
+    beside = {
+        (row["chunks"] > 1, row["model"] == "nemotron4-340b", "job.pipeline_overlap=true" in published.settings)
+        for row in rows
+        for published in [recipes.published_run(row)]
+    }
+
+    assert {found for found in beside if found[0]} == {(True, True, False), (True, False, True)}
+    assert not any(overlap for interleaved, _, overlap in beside if not interleaved)
+
+
 def test_tensor_parallel_gathers_run_beside_products_but_in_4_bits() -> None:
     rows = [row for row in measured.load("megatron-bridge").rows if row["tensor"] > 1]
     dense = [row for row in rows if row["expert"] == 1]

@@ -61,8 +61,8 @@ _ATTENTION_OF_9_10 = {"b200": ((0.685, 1000, 0.385), (0.57, 1070, 0.355))}
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
 # NeMo and Megatron-Bridge overlap messages of interleaved schedules (overlap_p2p_comm, megatron_comm_overlap.py), as do
-# yaml before it (grok1_314b.yaml of dgxc-benchmarking @35a9aec), but that of Nemotron-4 340B (nemotron4-340b-synth.yaml
-# @8f5cbb3). U: the others
+# yaml before it (grok1_314b.yaml and gpt3_175b_hydra.yaml of dgxc-benchmarking @35a9aec), but that of Nemotron-4 340B
+# (nemotron4-340b-synth.yaml @8f5cbb3). U: the others
 _WAITS_FOR_MESSAGES = ("nemotron4-340b",)
 # XLA gathers what it turns into 8 bits as such ("Q->AG->DQ->dot": openxla/xla, pull request 17453, and 5240 before)
 _GATHERED_IN_8_BITS = "job.narrow_gathers=true"
