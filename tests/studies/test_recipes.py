@@ -156,7 +156,7 @@ def predictions(study: Study, rows: list[str]) -> dict[str, float]:
 def test_dense_steps_are_met() -> None:
     names = [
         "Llama 3.1 70b BF16, 64 H100, bf16, TP4 CP2 PP4, batch 128",
-        "NeMo Megatron FP8, 128 H100, fp8, TP4 CP1 PP8, batch 256",
+        "Llama 3.1 405b FP8, 1024 H100, fp8, TP8 CP2 PP8, batch 512",
     ]
 
     for name, error in predictions(dgxc.STUDY, names).items():
