@@ -17,8 +17,17 @@ __all__ = ["DIMENSIONS", "Adapters", "Experts", "Job", "Latent", "Model", "Paral
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 """Parallel dimensions whose degrees multiply to the number of ranks; as Megatron-LM, the innermost first."""
 
+FULLY_SHARDED = 3
+"""ZeRO stage that shares out parameters as well."""
+
 SHARDED_KEYS = ("prefetch", "narrow_gathers", "sharded_copies")
-"""Settings of a job for ``zero = 3`` alone."""
+"""Settings of a job for that stage alone."""
+
+SHARDED_DEGREES = ("replicate", "reshard_after_forward")
+"""Settings of its parallelism for that stage alone."""
+
+UNSHARDED_KEYS = ("overlap", "bucket", "first_bucket")
+"""Settings of a job without effect at that stage, which gathers and reduces block by block."""
 
 
 class Parallelism(Spec):
@@ -51,6 +60,11 @@ class Parallelism(Spec):
     replicate: Positive = 1
     reshard_after_forward: bool = True
     order: str = "-".join(DIMENSIONS)
+
+    @property
+    def fully_sharded(self) -> bool:
+        """Whether ZeRO shares out parameters as well."""
+        return self.zero == FULLY_SHARDED
 
     @property
     def shards(self) -> int:

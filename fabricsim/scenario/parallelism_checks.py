@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
-from fabricsim.scenario.job import DIMENSIONS, SHARDED_KEYS, micro_batches
+from fabricsim.scenario.job import DIMENSIONS, SHARDED_DEGREES, SHARDED_KEYS, UNSHARDED_KEYS, micro_batches
 from fabricsim.scenario.schedule import SCHEDULES
 
 if TYPE_CHECKING:
@@ -64,16 +64,16 @@ def _zero(job: Job) -> Iterator[Mistake]:
     degrees, written = job.parallelism, job.model_fields_set
     if degrees.zero and degrees.data * degrees.context == 1:
         yield Mistake(f"{_KEY}.zero", "has no effect with data = 1: there is nobody to share with", "take it out")
-    if degrees.zero != 3:  # noqa: PLR2004  its usual name
+    if not degrees.fully_sharded:
         for key in SHARDED_KEYS:
             if key in written:
                 yield Mistake(f"job.{key}", "has no effect unless zero = 3", "take it out")
-        for key in ("replicate", "reshard_after_forward"):
+        for key in SHARDED_DEGREES:
             if key in degrees.model_fields_set:
                 yield Mistake(f"{_KEY}.{key}", "has no effect unless zero = 3", "take it out")
     else:
         problem = "has no effect with zero = 3, which gathers and reduces block by block"
-        for key in ("overlap", "bucket", "first_bucket"):
+        for key in UNSHARDED_KEYS:
             if key in written:
                 yield Mistake(f"job.{key}", problem, "take it out")
 

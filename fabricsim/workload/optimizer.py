@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.schedule import Direction
 
-_SHARDED = 3  # ZeRO stage that shares out parameters
-
 _CHAIN = {
     "first moment times its factor": (1, 1),
     "gradient times the rest": (1, 1),
@@ -79,7 +77,7 @@ def _layouts(job: Job) -> int:
     """In how many layouts the optimizer turns parameters for narrower products."""
     if job.products is None or job.adapters is not None:
         return 0
-    return int(job.narrow_gathers) if job.parallelism.zero == _SHARDED else 2
+    return int(job.narrow_gathers) if job.parallelism.fully_sharded else 2
 
 
 def parameters_for_products(elements: int, job: Job, direction: Direction) -> list[Operation]:
@@ -90,7 +88,7 @@ def parameters_for_products(elements: int, job: Job, direction: Direction) -> li
 
     `elements`: those that a rank holds of the layer.
     """
-    if job.products is None or job.adapters is not None:
+    if job.products is None:  # weights beside adapters are not shared out
         return []
     if job.narrow_gathers:
         return [] if direction == "forward" else [Operation("transpose parameters", 0, 2 * elements)]

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     Part = Literal["dense", "experts"]
 
-_SHARDED = 3  # ZeRO stage that shares out parameters
 _ALIGNMENT = 128
 
 
@@ -71,17 +70,17 @@ def _reduction(job: Job, elements: int, members: int, groups: int) -> EqualCalls
 
 def _gathering(job: Job, elements: int, members: int, groups: int, width: int) -> EqualCalls:
     passes = 2 if job.parallelism.reshard_after_forward else 1
-    times = passes * micro_batches(job) if job.parallelism.zero == _SHARDED else 1
+    times = passes * micro_batches(job) if job.parallelism.fully_sharded else 1
     return EqualCalls("data", "all_gather", members, padded(elements, members) * width, groups * times)
 
 
 def _reduced(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
     """Elements of each piece of gradients of a rank."""
-    if job.parallelism.zero < _SHARDED and job.overlap == "ddp":
+    if not job.parallelism.fully_sharded and job.overlap == "ddp":
         return list(chain.from_iterable(_buckets(job, part, chunk) for chunk in chunks))
-    if job.parallelism.zero < _SHARDED - 1:
+    if job.parallelism.zero <= 1:
         return [sum(_blocks(job, part, chunks))]
-    if job.parallelism.zero < _SHARDED:
+    if not job.parallelism.fully_sharded:
         return [sum(_blocks(job, part, [chunk])) for chunk in chunks]
     return _blocks(job, part, chunks)
 
@@ -93,7 +92,7 @@ def _gathered(job: Job, part: Part, chunks: Iterable[int]) -> list[tuple[int, in
         widths = [gathered_width(block, job) for chunk in chunks for block in blocks[chunk]]
         return list(zip(_blocks(job, part, chunks), widths, strict=True))
     width = PRECISION_BYTES[job.precision]
-    if job.parallelism.zero < _SHARDED and job.overlap == "none":
+    if not job.parallelism.fully_sharded and job.overlap == "none":
         return [(sum(_blocks(job, part, chunks)), width)]
     return [(elements, width) for elements in _reduced(job, part, chunks)]
 

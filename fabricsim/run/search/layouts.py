@@ -6,7 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import InputError
-from fabricsim.scenario.job import SHARDED_KEYS
+from fabricsim.scenario.job import FULLY_SHARDED, SHARDED_DEGREES, SHARDED_KEYS, UNSHARDED_KEYS
 from fabricsim.scenario.schedule import SCHEDULES
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ _DEGREE = "job.parallelism."
 _MOST_MICRO_BATCH, _MOST_CHUNKS = 8, 8
 _LONG = 8192
 """Tokens of a sequence from which on it is worth while to split it."""
-_FULLY_SHARDED = 3
 KEYS = (
     *(f"{_DEGREE}{name}" for name in ("tensor", "pipeline", "context", "expert", "zero", "virtual_stages")),
     *("job.micro_batch", "job.recompute", "job.schedule"),
@@ -104,17 +103,17 @@ def job_tables(base: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
         degrees.pop("scatter_gather", None)
     if degrees["context"] == 1:
         degrees.pop("context_method", None)
-    sharded, alone = degrees["zero"] == _FULLY_SHARDED, degrees["data"] * degrees["context"] == 1
+    sharded, alone = degrees["zero"] == FULLY_SHARDED, degrees["data"] * degrees["context"] == 1
     without_effect = (
         (degrees["pipeline"] == 1, ("schedule",)),
         (degrees["virtual_stages"] == 1, ("pipeline_overlap",)),
-        (sharded or alone, ("overlap", "bucket", "first_bucket")),
+        (sharded or alone, UNSHARDED_KEYS),
         (not sharded, SHARDED_KEYS),
     )
     for key in itertools.chain.from_iterable(keys for without, keys in without_effect if without):
         job.pop(key, None)
     if not sharded:
-        for key in ("replicate", "reshard_after_forward"):
+        for key in SHARDED_DEGREES:
             degrees.pop(key, None)
     return job
 

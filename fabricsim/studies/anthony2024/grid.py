@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fabricsim.scenario.job import FULLY_SHARDED
+
 RANKS = 16
 """GPUs of two nodes of Frontier."""
 
@@ -38,7 +40,6 @@ USUAL = 2048
 """Sequence length of all sizes."""
 _MICRO_BATCH = 4
 _ACCUMULATED = 4
-_SHARDED = 3
 _BUCKETS = ("job.overlap=ddp", "job.bucket=1GB", "job.first_bucket=1GB")
 """GPT-NeoX's ``reduce_bucket_size`` of 5e8 elements, with ``overlap_comm``; ZeRO-3 goes block by block here."""
 
@@ -103,7 +104,7 @@ class SweptJob:
             f"job.parallelism.pipeline={scheme.pipeline}",
             f"job.parallelism.zero={scheme.zero}",
         ]
-        return [*lines, *_BUCKETS] if scheme.data > 1 and scheme.zero < _SHARDED else lines
+        return [*lines, *_BUCKETS] if scheme.data > 1 and scheme.zero < FULLY_SHARDED else lines
 
 
 def points() -> Iterator[SweptJob]:
