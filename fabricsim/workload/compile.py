@@ -17,7 +17,7 @@ from fabricsim.workload.links import Beside
 from fabricsim.workload.machines import LONGEST
 from fabricsim.workload.optimizer import gradient_copies, optimizer_operations
 from fabricsim.workload.passes import has_weight_passes, ordered
-from fabricsim.workload.pipeline_parallel import Pipeline, run_stage
+from fabricsim.workload.pipeline_parallel import Pipeline, held_by_receives, run_stage
 from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import Call, GroupSet, Program
 from fabricsim.workload.roofline import operations_time
@@ -74,7 +74,7 @@ class JobPlan:
         self.gpu = gpu
         self.links = links
         self.placement = Placement(job.parallelism, () if links is None or links.inside is None else links.hosts)
-        self.stages = plan_stages(job, gpu)
+        self.stages = plan_stages(job, gpu, held_by_receives(job, self.placement))
         self.micro_batches = micro_batches(job)
         self._refuse_what_no_engine_holds()
 

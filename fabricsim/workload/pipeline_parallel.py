@@ -10,6 +10,8 @@ Overlapped, the group behind a pass sends its result and receives the input of t
 while others run, and that next pass waits for it (``overlap_p2p_comm`` of Megatron-LM, ``job.pipeline_overlap``). So
 are the messages of schedules with weight passes (Qi et al., arXiv 2401.10241): blocking ones would hold up the pass
 that is to fill a bubble.
+
+A receive that waits holds processors (`held_by_receives`).
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from fabricsim.workload.program import Call
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fabricsim.scenario.job import Job
     from fabricsim.scenario.schedule import Direction, Step
     from fabricsim.workload.builder import ProgramBuilder
+    from fabricsim.workload.placement import Placement
 
     _Pass = tuple[Step, Callable[[Step], None]]  # and what adds its compute ops
 
@@ -40,8 +44,31 @@ TIMERS = (
 )
 """Names under which `run_stage` books time."""
 
+CHANNELS = {"network": 2, "nvlink": 16}
+"""Channels of NCCL that a receive takes between two ranks, each a block of threads on a processor of its own.
+
+Over a network two for each peer, over NVLink twice as many as a GPU has links, a power of two of 32 at most, of which a
+communicator of two ranks takes half (``ncclTopoGetNchannels`` and ``scheduleP2pTasksToPlan`` of NCCL 2.19 to 2.27,
+src/graph/paths.cc and src/enqueue.cc). PyTorch has a communicator for each pair.
+"""
+
 _EXCHANGE = {direction: f"{direction}-send-{direction}-recv" for direction in ("forward", "backward")}
 _BOTH_WAYS = TIMERS[-1]
+
+
+def held_by_receives(job: Job, placement: Placement) -> int:
+    """Count the processors that a receive holds beside passes.
+
+    A stage that overlaps messages posts each receive a pass ahead. While it computes one way, that of the other way
+    waits, and NCCL's kernel spins until the sender comes: half of the time for either neighbour. The stage with most
+    neighbours in its host sets the pace.
+    """
+    if not job.pipeline_overlap:
+        return 0
+    ranks, hosts = placement.pipelines[0].tolist(), placement.hosts
+    near = [bool(hosts) and hosts[rank] == hosts[ranks[place - 1]] for place, rank in enumerate(ranks)]
+    taken = [CHANNELS["nvlink" if each else "network"] for each in near]
+    return max(before + behind for before, behind in zip(taken, taken[1:] + taken[:1], strict=True)) // 2
 
 
 class Pipeline:

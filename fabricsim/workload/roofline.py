@@ -123,14 +123,15 @@ def _product(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     if gpu.processors is None or operation.shape is None:
         return sustained
     machine = _Machine(
-        peak,
-        gpu.processors,
+        peak * left / gpu.processors,
+        left,
         (gpu.tile_efficiency or gpu.gemm_efficiency) * large / gpu.gemm_efficiency,
         gpu.tile_overhead / PS_PER_S,
         gpu.memory_rate * gpu.memory_efficiency,
     )
     return max(sustained, _tiled(operation.shape, PRECISION_BYTES[precision], machine))
 
+    left = max(gpu.processors - operation.held, 1)
 
 class _Machine(NamedTuple):
     """What the time of tiles hangs on: FLOP/s, processors, efficiency of a large tile, s per wave, bytes/s."""
@@ -172,7 +173,8 @@ def _attention(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     if is_windowed(operation):
         diagonal = _QUERY_BLOCK
     blocks = batch * -(-queries // _QUERY_BLOCK)
-    idle = max(1.0, (gpu.processors or 1) / blocks)
+    processors = gpu.processors or 1
+    idle = processors / min(max(processors - operation.held, 1), blocks)
     return idle * operation.flops * (1 + (overhead + diagonal) / seen) * _attention_flop(operation, precision, gpu)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
@@ -80,15 +80,18 @@ def computing(passes: Iterable[Iterable[Timed]]) -> int:
     return row(item for item in chain.from_iterable(passes) if isinstance(item, Span)).alone
 
 
-def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
-    """Work out the virtual stages of a job on a GPU type, in the order in which a micro-batch goes through them."""
+def plan_stages(job: Job, gpu: Gpu, held: int = 0) -> tuple[Stage, ...]:
+    """Work out the virtual stages of a job on a GPU type, in the order in which a micro-batch goes through them.
+
+    `held`: processors that others hold during passes.
+    """
     count = job.parallelism.pipeline * job.parallelism.virtual_stages
     passes: dict[Block, Passes] = {}
     stages = []
     for number, blocks in enumerate(stage_blocks(job.model, count, job.parallelism)):
         for block in blocks:
             if block not in passes:
-                passes[block] = _passes(block, job, gpu)
+                passes[block] = _passes(block, job, gpu, held)
         stages.append(
             Stage(
                 blocks=tuple(passes[block] for block in blocks),
@@ -102,11 +105,17 @@ def plan_stages(job: Job, gpu: Gpu) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _passes(block: Block, job: Job, gpu: Gpu) -> Passes:
+def _passes(block: Block, job: Job, gpu: Gpu, held: int) -> Passes:
     work = block_work(block, job)
-    inputs = [item for item in work.backward if not (isinstance(item, Operation) and item.weight)]
-    weights = [item for item in work.backward if isinstance(item, Operation) and item.weight]
-    return Passes(*(_timed(items, job, gpu) for items in (work.forward, work.backward, inputs, weights)))
+    forward, backward = (_beside(items, held) for items in (work.forward, work.backward))
+    inputs = [item for item in backward if not (isinstance(item, Operation) and item.weight)]
+    weights = [item for item in backward if isinstance(item, Operation) and item.weight]
+    return Passes(*(_timed(items, job, gpu) for items in (forward, backward, inputs, weights)))
+
+
+def _beside(items: Iterable[Item], held: int) -> list[Item]:
+    """Say of kernels how many processors others hold."""
+    return [replace(item, held=held) if held and isinstance(item, Operation) else item for item in items]
 
 
 def pass_kernels(block: Block, job: Job, gpu: Gpu) -> tuple[Span, Span]:

@@ -45,6 +45,7 @@ class Operation:
     `recorded`: whether it is part of a CUDA graph, though the job's kernels are not.
     `more`: what the host takes besides to issue further kernels in the same call, ps.
     `kernels`: how many run one after the other in its place, each of which starts and drains.
+    `held`: processors that others hold meanwhile.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Operation:
     recorded: bool = False
     more: int = 0
     kernels: int = 1
+    held: int = 0
 
 
 class TokenRouting(NamedTuple):

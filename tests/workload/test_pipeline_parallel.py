@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -12,14 +13,19 @@ import simpy
 from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
 from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, OVERLAPPED_STREAM
+from fabricsim.run.pipeline import load
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job_checks import job_problems
 from fabricsim.scenario.schedule import Step
+from fabricsim.workload.attention import Core, fused
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.passes import ordered
-from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
+from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, held_by_receives, run_stage
+from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import Call, Program
+from fabricsim.workload.roofline import roofline_time
+from fabricsim.workload.work import Operation
 from tests.reference.jobs import make_job
 from tests.reference.scenarios import ideal_scenario
 
@@ -180,3 +186,41 @@ def test_messages_beside_passes_are_for_interleaved_schedules(degrees: dict[str,
     (mistake,) = job_problems(make_job(**degrees, pipeline_overlap=True))
 
     assert mistake.key == "job.pipeline_overlap"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "held"),
+    [
+        ((), 2),
+        ((0, 1, 2, 3), 2),
+        ((0, 0, 1, 1), 9),  # one neighbour over NVLink, one over the network
+        ((0, 0, 0, 1), 16),  # the second stage has both
+        ((0, 0, 0, 0), 16),
+    ],
+)
+def test_a_receive_holds_a_processor_for_each_channel(hosts: tuple[int, ...], held: int) -> None:
+    job = make_job(pipeline=4, virtual_stages=2, micro_batches=4, pipeline_overlap=True)
+
+    assert held_by_receives(job, Placement(job.parallelism, hosts)) == held
+    waits = job.model_copy(update={"pipeline_overlap": False})
+    assert held_by_receives(waits, Placement(waits.parallelism, hosts)) == 0
+
+
+def test_passes_have_the_processors_that_receives_leave() -> None:
+    """Products and attention slow by what is held, if processors and not power bound them; copies do not."""
+    gpu = load("recipes", ["cluster.gpu.include=h100-sxm"]).scenario.cluster.gpu.model_copy(
+        update={"gemm_efficiency": 0.87, "tile_efficiency": 0.87, "tile_overhead": 0, "kernel_latency": 0}
+    )
+    whole = 132 * 12 * 128  # rows of tiles that 132 and 66 processors take in whole waves
+    product = Operation("product", 2 * whole * 256 * 2**17, 0, kernel="product", shape=(1, whole, 2**17, 256))
+    attention = fused(2, Core(64, 8, 8, 128, 4096, 4096, causal=True))
+    copy = Operation("copy", 0, 10**9)
+
+    times = [
+        [roofline_time(replace(each, held=held), "bf16", gpu) for each in (product, attention, copy)]
+        for held in (0, 66)
+    ]
+
+    assert times[1][0] == pytest.approx(2 * times[0][0], rel=0.01)
+    assert times[1][1] == pytest.approx(2 * times[0][1], rel=0.01)
+    assert times[1][2] == times[0][2]
