@@ -182,10 +182,11 @@ class Job(Spec):
     share of tokens, and the busiest takes ``expert_imbalance`` times it.
 
     ``expert_kernels`` says how products of experts are issued: those of a rank as one kernel (``"grouped"``); by the
-    host one by one, behind an all-to-all of NCCL (``"all-to-all"``) or a dispatcher that sends a token once to each
-    rank (``"flex"``: DeepEP, HybridEP); or behind such a one without the host, in kernels that take activation and
-    quantisation with them (``"fused"``). With ``expert_overlap`` all-to-alls run beside kernels of another micro-batch.
-    ``recorded`` are the parts of layers in CUDA graphs if the rest is not.
+    host one by one, behind an all-to-all of NCCL (``"all-to-all"``; ``"unfused"`` if operations of PyTorch order
+    tokens and add them up) or a dispatcher that sends a token once to each rank (``"flex"``: DeepEP, HybridEP); or
+    behind such a one without the host, in kernels that take activation and quantisation with them (``"fused"``).
+    With ``expert_overlap`` all-to-alls run beside kernels of another micro-batch. ``recorded`` are the parts of layers
+    in CUDA graphs if the rest is not.
     """
 
     model: Model
@@ -229,7 +230,7 @@ class Job(Spec):
     batch_time: Duration = 0
     capacity_factor: Annotated[float, Field(ge=1, le=1000)] | None = None
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] = 1.0
-    expert_kernels: Literal["grouped", "all-to-all", "flex", "fused"] = "grouped"
+    expert_kernels: Literal["grouped", "unfused", "all-to-all", "flex", "fused"] = "grouped"
     expert_overlap: bool = False
     recorded: Annotated[tuple[Literal["attention", "router"], ...], Field(strict=False)] = ()
 

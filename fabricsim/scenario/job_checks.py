@@ -187,7 +187,7 @@ def _no_experts(job: Job) -> Iterator[Mistake]:
 def _records(job: Job) -> Iterator[Mistake]:
     if job.recorded and job.launch == "graph":
         yield Mistake("job.recorded", "has no effect: with launch = 'graph' all is recorded", "take it out")
-    if job.expert_kernels in {"all-to-all", "flex"} and job.launch == "graph":
+    if job.expert_kernels in {"unfused", "all-to-all", "flex"} and job.launch == "graph":
         problem = f"{job.expert_kernels!r} needs the host, which launch = 'graph' leaves out"
         yield Mistake("job.expert_kernels", problem, "use 'fused' or 'grouped', or launch = 'eager'")
     if job.expert_overlap and job.parallelism.expert == 1:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, up_projections
-from fabricsim.workload.tape import FP32
+from fabricsim.workload.tape import FP32, streamed
 from fabricsim.workload.work import Exchange, Level, Operation, Pass, TokenRouting, Wait
 
 if TYPE_CHECKING:
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from fabricsim.workload.tape import Tape
 
 
-_ROUTING = {"all-to-all": 31, "flex": 17}
-"""Kernels that route tokens in a forward pass, if the host issues products of experts one by one: 72 before routing was
-fused, then 31, with a dispatcher that prepares itself 17 (NVIDIA/Megatron-LM, docs/discussions/deepseek-v3-gb200-
-optimization, sections 2.1.4 and 2.2.1)."""
+_ROUTING = {"unfused": 31, "all-to-all": 31, "flex": 17}
+"""Kernels that route tokens in a forward pass, if the host issues products of experts one by one: of DeepSeek-V3 72
+before routing was fused, then 31, with a dispatcher that prepares itself 17 (NVIDIA/Megatron-LM, docs/discussions/
+deepseek-v3-gb200-optimization, sections 2.1.4 and 2.2.1). Without groups of experts the operations of PyTorch before
+that are about as many as those behind it (``topk_softmax_with_capacity`` and the auxiliary loss of Megatron-core 0.8,
+megatron/core/transformer/moe/moe_utils.py and router.py)."""
 _LISTED = 3  # of these are listed one by one
 
 
@@ -63,7 +65,11 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     own = tape.own(tokens)
     _route(tape, job, own)
     moved = own * mixture.per_token * hidden
-    tape.stream("order by expert", moved, Pass(1, 1), Pass(1, 1))
+    unfused = job.expert_kernels == "unfused"
+    if unfused:
+        _order(tape, moved, own * hidden)
+    else:
+        tape.stream("order by expert", moved, Pass(1, 1), Pass(1, 1))
     tape.recorded = False
     if job.expert_kernels in _ROUTING:
         tape.step([Level()], [])  # the host needs the tokens of each expert
@@ -71,11 +77,37 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     sent = tokens if job.parallelism.expert_parts > 1 else own
     _grouped(tape, job, math.ceil(sent * mixture.per_token * load(job)))
     _exchange(tape, job)
-    tape.stream("weight and add up", moved, Pass(1, 0), Pass(1, 1), stored=tape.width)
+    if unfused:
+        _add_up(tape, moved, own * hidden)
+    else:
+        tape.stream("weight and add up", moved, Pass(1, 0), Pass(1, 1), stored=tape.width)
     if mixture.shared:
         network(tape, job, tokens, mixture.shared * expert_width(job.model))
         tape.stream("add shared experts", own * hidden, Pass(2, 1))
     residual(tape, tokens * hidden)
+
+
+def _order(tape: Tape, moved: int, own: int) -> None:
+    """Record ``index_select``, whose gradient is an ``index_add_`` to zeros."""
+    ordered = streamed("order by expert", moved, Pass(1, 1), tape.width, "stream")
+    tape.step([ordered], [_scatter("order by expert gradient", tape.width * (moved + own), 2)])
+
+
+def _add_up(tape: Tape, moved: int, own: int) -> None:
+    """Record weights and ``scatter_add`` to a copy of zeros, and their way back, operation by operation of PyTorch.
+
+    ``unpermute_with_padded_tokens`` of Megatron-core 0.8, megatron/core/transformer/moe/moe_utils.py.
+    """
+    gathered, weighted, products, summed = Pass(1, 1), Pass(1, 1), Pass(2, 1), Pass(1, 0)
+    back = [
+        streamed("weight and add up gradient", moved, move, tape.width, "stream")
+        for move in (gathered, weighted, products, summed)
+    ]
+    tape.step([_scatter("weight and add up", tape.width * (moved + own), 4)], back, tape.width * moved)
+
+
+def _scatter(name: str, traffic: int, kernels: int) -> Operation:
+    return Operation(name, 0, traffic, kernel="scatter", kernels=kernels)
 
 
 def load(job: Job) -> float:
@@ -129,7 +161,7 @@ def _grouped(tape: Tape, job: Job, rows: int) -> None:
         gathered = tape.gathers
         gather, add = Exchange("all_gather", "tensor", size), Exchange("reduce_scatter", "tensor", size)
         tape.step([gather] if gathered else [], [add if gathered else Exchange("all_reduce", "tensor", size)])
-    sorts, fused = job.expert_kernels == "all-to-all" and local > 1, job.expert_kernels == "fused"
+    sorts, fused = job.expert_kernels in {"unfused", "all-to-all"} and local > 1, job.expert_kernels == "fused"
     if sorts:
         tape.stream("sort by expert", rows * hidden, Pass(1, 1), Pass(1, 1))
     tape.apart = local - 1 if job.expert_kernels in _ROUTING else 0

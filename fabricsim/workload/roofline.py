@@ -63,6 +63,13 @@ On an A100 40 GB dropout of 268 million scores takes 1.2 ms and GELU with bias o
 0.78 of the rate of copies (github.com/EleutherAI/cookbook, benchmarks/sizing/sample_results/transformer.out).
 """
 
+SCATTER_RATE = 0.25e12
+"""Bytes/s of rows in 16 bits that PyTorch adds up in each other's place, atomically, and of their sums.
+
+Two rows of 4,096 elements for each of 2,048 tokens, weighted and added up by ``scatter_add_``, take 0.20 ms on H200, a
+tenth of what memory would allow (tile-ai/TileOPs, pull request 608, column "PyTorch-vec"). U: as fast on other GPUs.
+"""
+
 _QUERY_BLOCK = 128
 _SLIM_HEAD, _WIDE_HEAD = 64, 128  # elements, of tables of fused attention
 # Share of the time of a pair in 8 bits with heads of 128 that grows with the width of heads, by cuDNN 9.22 in MXFP8 on
@@ -108,6 +115,8 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
         busy = memory
     elif operation.kernel == "function":
         busy = memory / FUNCTION_SHARE
+    elif operation.kernel == "scatter":
+        busy = max(memory, operation.traffic / SCATTER_RATE)
     elif operation.kernel == "product":
         busy = max(memory, _product(operation, precision, gpu))
     else:
@@ -122,6 +131,7 @@ def _product(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     sustained = operation.flops / (peak * large)
     if gpu.processors is None or operation.shape is None:
         return sustained
+    left = max(gpu.processors - operation.held, 1)
     machine = _Machine(
         peak * left / gpu.processors,
         left,
@@ -131,7 +141,6 @@ def _product(operation: Operation, precision: Precision, gpu: Gpu) -> float:
     )
     return max(sustained, _tiled(operation.shape, PRECISION_BYTES[precision], machine))
 
-    left = max(gpu.processors - operation.held, 1)
 
 class _Machine(NamedTuple):
     """What the time of tiles hangs on: FLOP/s, processors, efficiency of a large tile, s per wave, bytes/s."""
