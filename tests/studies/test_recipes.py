@@ -106,6 +106,50 @@ def test_what_came_before_megatron_bridge_is_of_no_release(gpu: str, repeated: s
     assert not any(line.startswith(("job.recorded", "job.launch")) for line in settings)
 
 
+@pytest.mark.parametrize(
+    ("run", "gpu", "gpus", "recorded", "inside", "buffers"),
+    [
+        ("v3.1 NVIDIA, gpt3", "h100", 8192, False, False, True),
+        ("v4.1 NVIDIA, gpt3", "b200", 64, True, False, True),
+        ("v5.0 IBM+CoreWeave+NVIDIA, llama31_405b", "gb200", 2048, False, True, True),
+        ("v5.0 NVIDIA, llama31_405b", "h100", 2048, False, False, True),
+        ("v5.0 NVIDIA, llama31_405b", "gb200", 256, True, False, True),
+        ("v5.0 NVIDIA, llama31_405b", "gb200", 512, True, True, True),
+        ("v5.1 Nebius, llama31_405b", "h200", 1024, False, True, True),
+        ("v5.1 University-of-Florida, llama31_405b", "b200", 256, True, True, False),
+        ("v5.1 HPE, llama31_8b", "h200", 64, True, False, False),
+    ],
+)
+def test_a_submission_runs_as_its_configuration_says(  # noqa: PLR0913  columns of a table
+    run: str, gpu: str, gpus: int, *, recorded: bool, inside: bool, buffers: bool
+) -> None:
+    rows = [row for row in measured.load("mlperf").rows if row["run"] == run and row["gpu"] == gpu]
+    settings = recipes.published_run(next(row for row in rows if row["gpus"] == gpus)).settings
+
+    assert ("job.launch=graph" in settings) == recorded
+    assert ("job.parallelism.order=tensor-context-pipeline-data" in settings) == inside
+    assert ("job.product_overlap=true" in settings) == buffers
+
+
+def test_hosts_with_grace_issue_what_is_not_recorded_more_slowly() -> None:
+    rows = [row for name in STUDIES for row in measured.load(name).rows if not recipes.missing_of(row)]
+    found = {
+        (str(row["gpu"]).startswith("gb"), "job.launch=graph" in settings, "job.kernel_launch=99.7us" in settings)
+        for row in rows
+        for settings in [recipes.published_run(row).settings]
+    }
+
+    assert {slow for grace, recorded, slow in found if grace and not recorded} == {True}
+    assert not any(slow for grace, recorded, slow in found if recorded or not grace)
+
+
+def test_tokens_of_grok_on_h100_are_ordered_by_operations_of_pytorch() -> None:
+    rows = [row for row in measured.load("dgxc").rows if row["model"] == "grok-1" and row["expert"] > 1]
+    unfused = {str(row["gpu"]): "job.expert_kernels=unfused" in recipes.published_run(row).settings for row in rows}
+
+    assert unfused == {"h100": True, "gb200": False}
+
+
 def test_xla_gathers_what_it_turns_into_8_bits_as_such() -> None:
     rows = [row for row in measured.load("dgxc").rows if row["shards"]]
     narrow = {str(row["precision"]): "job.narrow_gathers=true" in recipes.published_run(row).settings for row in rows}

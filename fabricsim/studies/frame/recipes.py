@@ -2,10 +2,11 @@
 
 Recipes state degrees, batches and precision. What they leave out is guessed by one rule for all rows: memory decides
 what is recomputed (nothing, or feed-forward networks, or all, the first that fits), gradients are reduced as the
-scenario ``recipes`` says, tensor parallelism overlaps with products (NeMo's ``tp_comm_overlap``; MLPerf v3.0 had it
-off, and none has it in NVFP4: llama3_llm_pretrain.py and llama31_llm_pretrain.py of Megatron-Bridge,
-``TP_COMM_OVERLAP`` of MLPerf v5.1; nor with whole experts: deepseek_v3.py and qwen3_llm_pretrain.py of the former), and
-machines are the reference systems of their GPU (`_MACHINES`). All GPUs go at the pace of the slowest one (`slowest`).
+scenario ``recipes`` says, tensor parallelism overlaps with products (NeMo's ``tp_comm_overlap``; none has it in NVFP4:
+llama3_llm_pretrain.py and llama31_llm_pretrain.py of Megatron-Bridge, ``TP_COMM_OVERLAP`` of MLPerf v5.1; nor with
+whole experts: deepseek_v3.py and qwen3_llm_pretrain.py of the former), and machines are the reference systems of their
+GPU (`_MACHINES`). All GPUs go at the pace of the slowest one (`slowest`). What configurations of MLPerf say besides is
+in `fabricsim.studies.frame.submissions`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from fabricsim.run.pipeline import load
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.studies.frame.releases import dispatched, mixture, repeated
 from fabricsim.studies.frame.study import Published, Study, by_row
+from fabricsim.studies.frame.submissions import EIGHT_BILLION, TUNING, gathers_beside_products, submitted
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.workload.fit import fullest, usable_memory
 
@@ -70,6 +72,11 @@ _GATHERED_IN_8_BITS = "job.narrow_gathers=true"
 # MCORE_CUDA_GRAPH=1, and of NeMo's fine-tuning recipes in performance mode (linear_qkv of nemo/collections/llm/recipes/
 # llama3_8b.py, rank 8)
 _ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"], dropout=true}', False: '{rank=8, targets=["qkv"]}'}
+# What Transformer Engine's Linear takes of a host with Grace in bf16 for its one kernel; PyTorch's own takes 37.1 us,
+# and 13.5 of the Xeon 8480C of DGX H100 (NVIDIA/TransformerEngine, issue 2053). U: for all kernels
+_GRACE = "job.kernel_launch=99.7us"
+# Grok-1 of NeMo, before Megatron-core fused what orders tokens: operations of PyTorch (moe_permute_fusion is of 0.11)
+_UNFUSED = ("job.expert_kernels=unfused",)
 # Tokens of a record of SQuAD (a paragraph, a question and its answer), of which sequences of fine-tuning are packed
 # (NVIDIA/NeMo, docs/source/performance/performance_summary.md; SquadDataModule of llama3/finetuning/llama3_finetune.py
 # of dgxc-benchmarking). U: some 200; this divides sequences
@@ -85,7 +92,7 @@ _LAUNCHED, _REPEATED = "Deepseek V3", {"h100": "latent", "gb200": "none"}
 # NeMo-Framework-Launcher), whose optimizer keeps but the lower halves of fp32 weights beside bf16 ones
 # (store_param_remainders, megatron_base_model.py of NVIDIA/NeMo), nor MLPerf's fine-tuning of Llama 2 (conf/
 # megatron_gpt_peft_tuning_config.yaml of its submissions), which keeps inputs of SwiGLU in 8 bits (FP8_ACT)
-_NEMO, _TUNING = "24.", "llama2_70b_lora"
+_NEMO = "24."
 # Attention in 8 bits: FP8_DPA=1 of that fine-tuning (config_common.sh), and of Llama 3.1 8B what reads
 # config_common_fp8attn.sh, single hosts in 4 bits and those of HPE; context parallelism keeps F16 there elsewhere
 _EIGHT = "v5.1 HPE, llama31_8b"
@@ -200,17 +207,17 @@ def published_run(record: np.void) -> PublishedRun:
         *_machine(gpu, gpus),
         f"job.model.include={name}",
         *([f"job.model.layers={layers}"] if (layers := _layers(record)) else []),
-        *([f"job.adapters={_ADAPTERS[_TUNING in run]}"] if adapted else []),
+        *([f"job.adapters={_ADAPTERS[TUNING in run]}"] if adapted else []),
         *([f"job.model.positions={record['sequence']}"] if adapted else []),
-        *(["job.launch=graph"] if _TUNING in run else []),
-        *([f"job.packed={_SQUAD}"] if "SFT" in run or (adapted and _TUNING not in run) else []),
+        *submitted(run, name, gpu, gpus),
+        *([f"job.packed={_SQUAD}"] if "SFT" in run or (adapted and TUNING not in run) else []),
         *(f"job.parallelism.{key}={value}" for key, value in degrees.items()),
         f"job.parallelism.virtual_stages={record['chunks']}",
         f"job.parallelism.expert={record['expert']}",
         f"job.parallelism.sequence_parallel={str(tensor > 1).lower()}",
         *(f"job.{key}={record[key]}" for key in ("micro_batch", "global_batch", "sequence")),
     ]
-    if tensor > 1 and not run.startswith("v3.0") and precision != "nvfp4" and not _whole(record):
+    if tensor > 1 and gathers_beside_products(run) and precision != "nvfp4" and not _whole(record):
         lines.append("job.product_overlap=true")
     if int(record["chunks"]) > 1 and name not in _WAITS_FOR_MESSAGES:
         lines.append("job.pipeline_overlap=true")
@@ -225,17 +232,23 @@ def published_run(record: np.void) -> PublishedRun:
         lines += _FLASH_ATTENTION_2
     lines += _attention(run, gpu)
     lines += _repeats(record)
-    if (run.startswith(_BRIDGE) and not run.endswith(_TUNED)) or "llama31_8b" in run:
+    if (run.startswith(_BRIDGE) and not run.endswith(_TUNED)) or EIGHT_BILLION in run:
         lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:
         lines += _experts(record)
     if precision != "bf16":
         lines += _narrow(record, context)
+    lines += _host(gpu, lines)
     shape = "".join(
         f" {key}{value}" for key, value in zip(("TP", "CP", "PP"), (tensor, context, pipeline), strict=True)
     )
     text = f"{run}, {gpus} {gpu.upper()}, {precision},{shape}, batch {record['global_batch']}"
     return PublishedRun(text, _SCENARIO, tuple(lines))
+
+
+def _host(gpu: str, lines: list[str]) -> list[str]:
+    """Say how long a host takes to issue a kernel, if not as long as others do."""
+    return [_GRACE] if gpu.startswith("gb") and "job.launch=graph" not in lines else []
 
 
 def _xla(record: np.void) -> list[str]:
@@ -252,7 +265,7 @@ def _repeats(record: np.void) -> list[str]:
     run, gpu = str(record["run"]), str(record["gpu"])
     if run.startswith(_LAUNCHED):
         return [f"job.recompute={_REPEATED[gpu]}"]
-    if not run.startswith((*_BRIDGE, _NEMO)) and _TUNING not in run:
+    if not run.startswith((*_BRIDGE, _NEMO)) and TUNING not in run:
         return []
     release = run.split(" ", maxsplit=1)[0]
     return [f"job.recompute={repeated(release, str(record['model']), gpu, str(record['precision']))}"]
@@ -263,6 +276,8 @@ def _experts(record: np.void) -> list[str]:
     run, gpu = str(record["run"]), str(record["gpu"])
     release = run.split(" ", maxsplit=1)[0] if run.startswith(_BRIDGE) else ""
     lines = mixture(release, str(record["model"]), gpu, str(record["precision"]))
+    if record["model"] == "grok-1" and gpu == "h100":
+        lines = _UNFUSED
     more = dispatched(lines, gpu, int(record["expert"]))
     return [*(["job.parallelism.expert_tensor=1"] if _whole(record) else []), *lines, *more]
 
@@ -297,11 +312,11 @@ def _narrow(record: np.void, context: int) -> list[str]:
     (``cp_comm_type`` ``a2a``).
     """
     run, precision = str(record["run"]), str(record["precision"])
-    tuning = _TUNING in run
+    tuning = TUNING in run
     lines = [f"job.products={precision}"]
     if precision == "fp8" and not tuning and run.startswith((*_BRIDGE, "v5.1")):
         lines.append("job.scaling=current")
-    if tuning or run == _EIGHT or ("llama31_8b" in run and precision == "nvfp4"):
+    if tuning or run == _EIGHT or (EIGHT_BILLION in run and precision == "nvfp4"):
         lines.append("job.attention_products=fp8")
     if tuning and context > 1:
         lines.append("job.parallelism.context_method=ulysses")
