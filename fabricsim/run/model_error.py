@@ -19,8 +19,8 @@ MODEL_ERRORS = {
     "vtrain": 0.105,
     "jean-zay": 0.023,
     "fsdp": 0.091,
-    "dgxc": 0.072,
-    "mlperf": 0.107,
+    "dgxc": 0.065,
+    "mlperf": 0.106,
     "megatron-bridge": 0.196,
     "dlperf": 0.348,
 }
