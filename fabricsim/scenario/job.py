@@ -157,10 +157,10 @@ class Job(Spec):
     ``narrow_gathers`` (``enable_fsdp_float8_all_gather`` of torchtitan; XLA does so by itself); ``sharded_copies`` says
     whether they go out of a buffer and gradients into one (``"both"``, ``fully_shard`` of PyTorch), gradients alone
     (``"gradients"``, its ``FullyShardedDataParallel``) or neither (``"none"``, XLA). ``recompute = "full"`` stores
-    only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"``
-    repeats scores, softmax, dropout and context of the attention only, ``"latent"`` what leads from latent vectors to
-    queries, keys and values (``--recompute-modules mla_up_proj`` of Megatron-LM), ``"feed-forward"`` up-projection and
-    activation of dense layers (``mlp`` there), ``"keep-qkv"`` all of them but queries, keys and
+    only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"`` repeats
+    scores, softmax, dropout and context of the attention only, fused or not, ``"latent"`` what leads from latent
+    vectors to queries, keys and values (``--recompute-modules mla_up_proj`` of Megatron-LM), ``"feed-forward"``
+    up-projection and activation of dense layers (``mlp`` there), ``"keep-qkv"`` all of them but queries, keys and
     values, which are kept (``remat_policy: save_qkv_proj`` of MaxText), ``"keep-attention"`` its projection besides
     (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes them in
     one kernel that keeps no scores (FlashAttention). ``loss_kernels = "fused"`` takes the loss of

@@ -193,9 +193,17 @@ def is_windowed(operation: Operation) -> bool:
 def _core_attention(tape: Tape, core: Core) -> None:
     if tape.job.attention == "fused":
         (inputs, gradient), (part, part_back) = _narrowed(tape, core), _passes(tape, core)
-        tape.step([*inputs, part], [*gradient, *part_back], _kept(tape, core))
+        _record(tape, core, [*inputs, part], [*gradient, *part_back])
         return
     _separate_kernels(tape, core)
+
+
+def _record(tape: Tape, core: Core, forward: list[Item], backward: list[Item]) -> None:
+    """Record both ways of fused attention, whose forward pass runs again with selective recomputation."""
+    if tape.job.recompute == "selective":
+        tape.step(forward, [*forward, *backward], _kept(tape, core) - _row_sums(core))
+    else:
+        tape.step(forward, backward, _kept(tape, core))
 
 
 def fused_passes(width: int, core: Core, narrow: Narrow | None = None) -> tuple[Operation, tuple[Operation, Operation]]:
@@ -344,7 +352,7 @@ def _ring(tape: Tape, core: Core) -> None:
         # Keys and values go on until the last rank has them; their gradients start one step later.
         sent = pass_on if last or not step else both
         backward += [sent, *part_back, Wait("context"), *([add] if step else [])]
-    tape.step(forward, backward, _kept(tape, core))
+    _record(tape, core, forward, backward)
 
 
 def _ulysses(tape: Tape, core: Core) -> None:
