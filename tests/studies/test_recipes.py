@@ -11,6 +11,8 @@ from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
 from fabricsim.studies import deepep, dgxc, dlperf
 from fabricsim.studies.frame import layouts, recipes
+from fabricsim.workload.attention import Core, fused
+from fabricsim.workload.roofline import roofline_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +111,7 @@ def test_what_came_before_megatron_bridge_is_of_no_release(gpu: str, repeated: s
 @pytest.mark.parametrize(
     ("run", "gpu", "gpus", "recorded", "inside", "buffers"),
     [
+        ("v3.0 NVIDIA, gpt3", "h100", 768, False, False, True),
         ("v3.1 NVIDIA, gpt3", "h100", 8192, False, False, True),
         ("v4.1 NVIDIA, gpt3", "b200", 64, True, False, True),
         ("v5.0 IBM+CoreWeave+NVIDIA, llama31_405b", "gb200", 2048, False, True, True),
@@ -143,11 +146,41 @@ def test_hosts_with_grace_issue_what_is_not_recorded_more_slowly() -> None:
     assert not any(slow for grace, recorded, slow in found if recorded or not grace)
 
 
-def test_tokens_of_grok_on_h100_are_ordered_by_operations_of_pytorch() -> None:
-    rows = [row for row in measured.load("dgxc").rows if row["model"] == "grok-1" and row["expert"] > 1]
-    unfused = {str(row["gpu"]): "job.expert_kernels=unfused" in recipes.published_run(row).settings for row in rows}
+@pytest.mark.parametrize(
+    ("model", "commit", "flash_attention_2", "recompute", "experts"),
+    [
+        ("grok-1", "35a9aec", True, "none", "unfused"),
+        ("grok-1", "0efdb23", True, "none", "unfused"),
+        ("grok-1", "c5c765f", False, None, "all-to-all"),
+        ("gpt3-175b", "e6afea3", True, "none", None),
+        ("gpt3-175b", "5f23b67", False, "none", None),
+        ("nemotron4-15b", "5f23b67", False, "none", None),
+        ("nemotron4-340b", "5f23b67", True, "selective", None),
+        ("nemotron4-340b", "0efdb23", False, None, None),
+        ("llama3-70b", "35a9aec", False, None, None),
+    ],
+)
+def test_a_recipe_of_dgx_cloud_runs_as_its_configuration_says(
+    model: str, commit: str, *, flash_attention_2: bool, recompute: str | None, experts: str | None
+) -> None:
+    """Releases by the commits of their sources, from v24.11.1 to v25.05.05."""
+    rows = (row for row in measured.load("dgxc").rows if row["model"] == model)
+    run = recipes.published_run(next(row for row in rows if str(row["line"]).startswith(commit)))
+    said = dict(line.split("=", maxsplit=1) for line in run.settings)
 
-    assert unfused == {"h100": True, "gb200": False}
+    assert (said.get("cluster.gpu.attention_backward") == "0.33") == flash_attention_2
+    assert said.get("job.recompute") == recompute
+    assert said.get("job.expert_kernels") == experts
+
+
+@pytest.mark.parametrize(("tokens", "rate"), [(2048, 298), (4096, 319), (8192, 333), (16384, 335)])
+def test_flash_attn_2_takes_as_long_as_it_was_measured(tokens: int, rate: int) -> None:
+    """Forward under a causal mask on H100, heads of 128, TFLOPS (Shah et al., arXiv 2407.08608, figure 5)."""
+    row = next(row for row in measured.load("dgxc").rows if row["model"] == "grok-1")
+    gpu = load("recipes", list(recipes.published_run(row).settings)).scenario.cluster.gpu
+    attention = fused(2, Core(16384 // tokens, 16, 16, 128, tokens, tokens, causal=True))
+
+    assert attention.flops / roofline_time(attention, "bf16", gpu) == pytest.approx(rate, rel=0.02)
 
 
 def test_xla_gathers_what_it_turns_into_8_bits_as_such() -> None:
@@ -158,16 +191,11 @@ def test_xla_gathers_what_it_turns_into_8_bits_as_such() -> None:
     assert all("job.sharded_copies=none" in recipes.published_run(row).settings for row in rows)
 
 
-def test_messages_of_interleaved_schedules_go_beside_passes_but_those_of_nemotron_340b() -> None:
+def test_messages_of_interleaved_schedules_go_beside_passes() -> None:
     rows = [row for name in STUDIES for row in measured.load(name).rows if not recipes.missing_of(row)]
-    beside = {
-        (row["chunks"] > 1, row["model"] == "nemotron4-340b", "job.pipeline_overlap=true" in published.settings)
-        for row in rows
-        for published in [recipes.published_run(row)]
-    }
+    beside = {(row["chunks"] > 1, "job.pipeline_overlap=true" in recipes.published_run(row).settings) for row in rows}
 
-    assert {found for found in beside if found[0]} == {(True, True, False), (True, False, True)}
-    assert not any(overlap for interleaved, _, overlap in beside if not interleaved)
+    assert beside == {(True, True), (False, False)}
 
 
 def test_tensor_parallel_gathers_run_beside_products_but_in_4_bits() -> None:
@@ -212,7 +240,7 @@ def test_all_to_alls_beside_kernels_save_what_they_do_on_h100() -> None:
     """Qwen3 30B in BF16 on 16 H100 (NVIDIA-NeMo/Megatron-Bridge@6608201, skills/mbridge-perf-moe-comm-overlap)."""
     shape = {"gpu": "h100", "gpus": 16, "model": "qwen3-30b-a3b", "precision": "bf16", "sequence": 4096, "layers": 0}
     degrees = {"tensor": 1, "context": 1, "pipeline": 1, "chunks": 1, "expert": 16, "shards": 0}
-    record = {"run": "26.04", **shape, **degrees, "micro_batch": 1, "global_batch": 1024}
+    record = {"run": "26.04", **shape, **degrees, "micro_batch": 1, "global_batch": 1024, "line": ""}
     run = recipes.published_run(cast("np.void", record))
     ways = {"plain": [], "beside": ["job.expert_overlap=true"], "recorded": ['job.recorded=["attention", "router"]']}
 

@@ -6,7 +6,11 @@ scenario ``recipes`` says, tensor parallelism overlaps with products (NeMo's ``t
 llama3_llm_pretrain.py and llama31_llm_pretrain.py of Megatron-Bridge, ``TP_COMM_OVERLAP`` of MLPerf v5.1; nor with
 whole experts: deepseek_v3.py and qwen3_llm_pretrain.py of the former), and machines are the reference systems of their
 GPU (`_MACHINES`). All GPUs go at the pace of the slowest one (`slowest`). What configurations of MLPerf say besides is
-in `fabricsim.studies.frame.submissions`.
+in `fabricsim.studies.frame.submissions`, what those of DGX Cloud say in `fabricsim.studies.frame.configured`.
+
+Messages of interleaved schedules go beside passes (``overlap_p2p_comm``): by a rule of NeMo and Megatron-Bridge
+(megatron_comm_overlap.py), and before it by grok1_314b.yaml, gpt3_175b_hydra.yaml (@35a9aec) and nemotron/configure.sh
+(of 340B, @35a9aec) of dgxc-benchmarking and run_and_time.sh of MLPerf v3.0. U: the others.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.studies.frame.configured import configured
 from fabricsim.studies.frame.releases import dispatched, mixture, repeated
 from fabricsim.studies.frame.study import Published, Study, by_row
 from fabricsim.studies.frame.submissions import EIGHT_BILLION, TUNING, gathers_beside_products, submitted
@@ -46,9 +51,6 @@ _MOST_MESSAGES = 10_000  # of all-to-alls side by side: a ring over hosts tells 
 _LONG = 6  # micro-batches per stage up to which all are simulated
 _RECOMPUTE = ("none", "feed-forward", "full")
 SCALES = ((256, "below 256 GPUs"), (1024, "256 to 1k GPUs"), (4096, "1k to 4k GPUs"), (10**9, "above 4k GPUs"))
-# Attention as flash-attn 2 has it on H100, which Grok's recipes ask for (NVTE_FUSED_ATTN=0, NVIDIA/dgxc-benchmarking,
-# grok1/configure.sh): 370 and 322 TFLOPS (Shah et al., arXiv 2407.08608, figures 5 and 6)
-_FLASH_ATTENTION_2 = ("cluster.gpu.attention_forward=0.37", "cluster.gpu.attention_backward=0.33")
 # Attention by the cuDNN of 2025, if the GPU has parameters of a later one: share of the peak in bf16, overhead and
 # share in 8 bits, forward and backward, calibrated as these (NVIDIA/cudnn-frontend, benchmark/sdpa_benchmark_training/
 # artifacts: GB200 @d48a60e, GB300 by 9.13.1 @0b1577c, B200 by 9.10.2 @cb560b9; 4096 tokens and more). U: B300 as GB300
@@ -62,10 +64,6 @@ _ATTENTION_OF_9_10 = {"b200": ((0.685, 1000, 0.385), (0.57, 1070, 0.355))}
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
-# NeMo and Megatron-Bridge overlap messages of interleaved schedules (overlap_p2p_comm, megatron_comm_overlap.py), as do
-# yaml before it (grok1_314b.yaml and gpt3_175b_hydra.yaml of dgxc-benchmarking @35a9aec), but that of Nemotron-4 340B
-# (nemotron4-340b-synth.yaml @8f5cbb3). U: the others
-_WAITS_FOR_MESSAGES = ("nemotron4-340b",)
 # XLA gathers what it turns into 8 bits as such ("Q->AG->DQ->dot": openxla/xla, pull request 17453, and 5240 before)
 _GATHERED_IN_8_BITS = "job.narrow_gathers=true"
 # Of MLPerf's submissions (NVIDIA/benchmarks/llama2_70b_lora of training_results_v5.0, train.py), which set
@@ -75,8 +73,6 @@ _ADAPTERS = {True: '{rank=16, targets=["qkv", "projection"], dropout=true}', Fal
 # What Transformer Engine's Linear takes of a host with Grace in bf16 for its one kernel; PyTorch's own takes 37.1 us,
 # and 13.5 of the Xeon 8480C of DGX H100 (NVIDIA/TransformerEngine, issue 2053). U: for all kernels
 _GRACE = "job.kernel_launch=99.7us"
-# Grok-1 of NeMo, before Megatron-core fused what orders tokens: operations of PyTorch (moe_permute_fusion is of 0.11)
-_UNFUSED = ("job.expert_kernels=unfused",)
 # Tokens of a record of SQuAD (a paragraph, a question and its answer), of which sequences of fine-tuning are packed
 # (NVIDIA/NeMo, docs/source/performance/performance_summary.md; SquadDataModule of llama3/finetuning/llama3_finetune.py
 # of dgxc-benchmarking). U: some 200; this divides sequences
@@ -219,7 +215,7 @@ def published_run(record: np.void) -> PublishedRun:
     ]
     if tensor > 1 and gathers_beside_products(run) and precision != "nvfp4" and not _whole(record):
         lines.append("job.product_overlap=true")
-    if int(record["chunks"]) > 1 and name not in _WAITS_FOR_MESSAGES:
+    if int(record["chunks"]) > 1:
         lines.append("job.pipeline_overlap=true")
     if record["shards"]:
         lines += ["job.parallelism.zero=3", f"job.parallelism.replicate={max(data // int(record['shards']), 1)}"]
@@ -228,14 +224,13 @@ def published_run(record: np.void) -> PublishedRun:
         lines += ["job.overlap=ddp", f"job.bucket={2 * max(_BUCKET, _BUCKET_PER_RANK * data * context)}B"]
     else:
         lines.append("job.parallelism.zero=0")
-    if record["model"] == "grok-1" and gpu == "h100":
-        lines += _FLASH_ATTENTION_2
     lines += _attention(run, gpu)
     lines += _repeats(record)
     if (run.startswith(_BRIDGE) and not run.endswith(_TUNED)) or EIGHT_BILLION in run:
         lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:
         lines += _experts(record)
+    lines += configured(record)
     if precision != "bf16":
         lines += _narrow(record, context)
     lines += _host(gpu, lines)
@@ -276,8 +271,6 @@ def _experts(record: np.void) -> list[str]:
     run, gpu = str(record["run"]), str(record["gpu"])
     release = run.split(" ", maxsplit=1)[0] if run.startswith(_BRIDGE) else ""
     lines = mixture(release, str(record["model"]), gpu, str(record["precision"]))
-    if record["model"] == "grok-1" and gpu == "h100":
-        lines = _UNFUSED
     more = dispatched(lines, gpu, int(record["expert"]))
     return [*(["job.parallelism.expert_tensor=1"] if _whole(record) else []), *lines, *more]
 

@@ -11,9 +11,13 @@ Pipelines are of neighbouring ranks with ``TP_PP_DP_MAPPING=True``, which ``conf
 that of 512 GB200 (``config_GB200_128x4x112xtp4pp8cp2_cg_dplast.sh``), not of 256 (``config_GB200_64x4x112xtp4pp8cp2_
 cg.sh``). U: those of more GPUs do, too.
 
-Tensor-parallel gathers run beside products but in v3.0 (``TP_COMM_OVERLAP=False``), and where that is commented out, as
-in both of University-of-Florida (``config_DGXB200_32x8x144xtp4pp8cp2_cg.sh``, and of 56 hosts): ``custom.yaml`` takes
-it as false.
+Tensor-parallel gathers run beside products (of v3.0 by ``config_tp_h100.sh``), but where ``TP_COMM_OVERLAP`` is
+commented out, as in both of University-of-Florida (``config_DGXB200_32x8x144xtp4pp8cp2_cg.sh``, and of 56 hosts):
+``custom.yaml`` takes it as false.
+
+Core attention runs again in v3.0 (``ACT_CKPT_GRANULARITY``, ``run_and_time.sh`` in mlcommons/training_results_v3.0),
+and was that of flash-attn 1 (Transformer Engine asked for 1.0.2 and later): 2 is of July 2023, a month later, and about
+twice as fast (Dao, arXiv 2307.08691).
 """
 
 from __future__ import annotations
@@ -26,7 +30,12 @@ EIGHT_BILLION = "llama31_8b"
 
 _BLACKWELL = ("b200", "gb200", "b300", "gb300")
 _ON_BLACKWELL, _EAGER = ("v4.1", "v5."), "v5.0 IBM"
-_WITHOUT_BUFFERS = ("v3.0", "v5.1 University-of-Florida")
+_WITHOUT_BUFFERS = "v5.1 University-of-Florida"
+_FLASH_ATTENTION_1 = (
+    "job.recompute=selective",
+    "cluster.gpu.attention_forward=0.17",
+    "cluster.gpu.attention_backward=0.165",
+)
 _LARGE, _APART = "llama3-405b", 256
 
 
@@ -38,6 +47,8 @@ def submitted(run: str, model: str, gpu: str, gpus: int) -> list[str]:
     lines = ["job.launch=graph"] if _is_recorded(run, gpu) else []
     if model == _LARGE and (run.startswith("v5.1") or (run.startswith("v5.0") and gpu in _BLACKWELL and gpus > _APART)):
         lines.append("job.parallelism.order=tensor-context-pipeline-data")
+    if run.startswith("v3.0"):
+        lines += _FLASH_ATTENTION_1
     return lines
 
 
