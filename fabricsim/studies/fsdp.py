@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim import measured
+from fabricsim.studies.frame.configured import FLASH_ATTENTION_2
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, signed_agreement
 
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
 _SCENARIO = "fsdp"
 _PER_HOST = 8
 _SHORT = 4096  # tokens of a sequence up to which attention has a small part in the time
-_FLASH_ATTENTION_2 = {"h100": (0.37, 0.33), "a100": (0.73, 0.63)}
-"""Shares of the peak that FlashAttention-2 reaches, forward and backward, by GPU: as PyTorch had it in these months.
+_FLASH_ATTENTION_2 = {"h100": FLASH_ATTENTION_2, "a100": {"forward": 0.73, "backward": 0.63}}
+"""How fast FlashAttention-2 is by GPU, which PyTorch had in these months; the preset of H100 has FlashAttention-3.
 
-370 and 322 TFLOPS on H100 (Shah et al., arXiv 2407.08608, figures 5 and 6), whose preset has FlashAttention-3, which
-came later; on A100 those of its preset (Dao, arXiv 2307.08691, section 4.1).
+On A100 as its preset has it (Dao, arXiv 2307.08691, section 4.1).
 """
 _FMS_ADAPTERS = 2
 """Adapters of a host of fms-fsdp, whose README has 400 Gb/s per host of A100 and 800 of H100."""
@@ -34,7 +34,7 @@ products is not stated."""
 _FLOAT8 = ["job.products=fp8", "job.scaling=current"]
 """float8 of torchtitan: a scale for each tensor, taken from itself; gathers stay in bf16 (enable_fsdp_float8_all_gather
 is false in llama3_70b.toml, and not set in the commands of that page)."""
-_TRITON = (1.4, 2.0)
+_TRITON = {"forward": 1.4, "backward": 2.0}
 """How many times faster that is than FlashAttention in Triton, forward and backward: "around 1.3-1.5" and "around 2"
 (the same section). MPT's benchmarks ask for ``attn_impl`` triton (mosaicml/llm-foundry, scripts/train/benchmarking/
 submit_benchmarks.py), which alone knew its bias of scores (ALiBi) until 2024 (pull request 820 of llm-foundry)."""
@@ -103,10 +103,9 @@ def _model(record: np.void) -> list[str]:
 
 
 def _attention(record: np.void) -> Iterator[str]:
-    rates = _FLASH_ATTENTION_2[str(record["gpu"])[:4]]
-    slower = _TRITON if record["model"] == "mpt" else (1, 1)
-    for name, rate, by in zip(("forward", "backward"), rates, slower, strict=True):
-        yield f"cluster.gpu.attention_{name}={rate / by:.3g}"
+    slower = _TRITON if record["model"] == "mpt" else {}
+    for key, value in _FLASH_ATTENTION_2[str(record["gpu"])[:4]].items():
+        yield f"cluster.gpu.attention_{key}={value / slower.get(key, 1):.3g}"
 
 
 def _first(quantity: str) -> str:
