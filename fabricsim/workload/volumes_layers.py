@@ -140,6 +140,8 @@ def context_calls(job: Job) -> Iterator[EqualCalls]:
     """Give the calls of one context-parallel group for one micro-batch."""
     degrees, model, again = job.parallelism, job.model, _again(job)
     members, again = degrees.context, 1 if job.recompute in KEEPING else again
+    if job.recompute == "selective" and degrees.context_method == "ring":
+        again = 1  # core attention runs again, which begins with the own keys
     tokens = job.micro_batch * job.sequence // members * PRECISION_BYTES[job.precision]
     result, value = tokens * attention_width(model) // degrees.tensor, tokens * key_width(model) // degrees.tensor
     more = tokens * rotary_width(model) // degrees.tensor

@@ -223,7 +223,6 @@ def test_schedules_send_the_same(table: dict[str, Any], schedule: str, gpu: Gpu)
 def test_context_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
     if table["parallelism"]["context_method"] == "ulysses":
         table["parallelism"].update(context=2)  # the heads of keys are 4, and of a rank 2
-    table = {**table, "recompute": "full" if table["recompute"] == "selective" else table["recompute"]}
     volumes = agree({**table, "attention": "fused"}, gpu)
 
     ring = table["parallelism"]["context_method"] == "ring"
