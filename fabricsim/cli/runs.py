@@ -109,6 +109,9 @@ def rerun(  # noqa: PLR0913  one parameter per option
         again = _send_again(earlier, watch)
         common.save(again, output)
         common.show_traffic(again, as_json=as_json)
+    elif earlier.capture is not None:
+        msg = f"{result} is a replay, whose trace is not in it; run fabricsim replay TRACE --fabric ... again"
+        raise InputError(msg)
     else:
         result_again = _simulate(reload(earlier), watch, matrix=earlier.pairs is not None)
         common.finish(result_again, output, as_json=as_json)
@@ -164,6 +167,10 @@ def compare(  # noqa: PLR0913  one parameter per option
         return
     if given := _of_traces(rebuilding):
         msg = f"{given} says how a trace is replayed, and there is none; name its fabrics with --fabric A,B"
+        raise InputError(msg)
+    asked = {"--size": size, "--flows": flows, "--load": load}
+    if traffic is None and (given := next((option for option, value in asked.items() if value is not None), None)):
+        msg = f"{given} says what traffic sends, and there is none; name a pattern or a file with --traffic"
         raise InputError(msg)
     loaded, labels = _variants(scenario, chosen, settings or [], with_job=traffic is None)
     if traffic is not None:

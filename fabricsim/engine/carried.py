@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.assembly import Assembly
     from fabricsim.engine.flow.world import World
     from fabricsim.engine.packet.state import PacketState
+    from fabricsim.engine.packet.world import PacketWorld
 
 
 class LinkUse(NamedTuple):
@@ -70,16 +71,17 @@ def carried(parts: Assembly, now: int | None = None) -> tuple[NDArray[np.float64
         if now is not None:
             _add_on_the_way(parts.world, now, load, payload)
         return load, payload
-    return _carried_by_packets(parts.recorder.network, np.array(parts.platform.resources.capacities))
+    return _carried_by_packets(cast("PacketWorld", parts.world), np.array(parts.platform.resources.capacities))
 
 
 def _carried_by_packets(
-    network: PacketState, capacity: NDArray[np.float64]
+    world: PacketWorld, capacity: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Load is time in use at the capacity, so that what an adapter's efficiency takes from a wire counts."""
+    """Load is time in use at the capacity as built, so that what an adapter's efficiency takes from a wire counts."""
+    network = world.network
     links, servers = network.links, network.servers[: len(capacity)]
     busy, payload = servers["busy"].astype(np.float64), servers["bytes"].astype(np.float64)
-    busy[: len(links)] = links["bytes"] * links["ps_per_byte"]
+    busy[: len(links)] = links["bytes"] * world.as_built["ps_per_byte"]
     payload[: len(links)] = _payload_of_wires(network)
     return busy / PS_PER_S * capacity, payload
 

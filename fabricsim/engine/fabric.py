@@ -352,7 +352,11 @@ class Fabric:
 
     def set_rate(self, name: str, rate: float | str) -> None:
         """Change the rate of cables from now on, bytes/s or such as ``"25Gbps"``; names and errors as of `fail`."""
-        value = float(parse(rate, RATE)) if isinstance(rate, str) else float(rate)
+        try:
+            value = float(parse(rate, RATE)) if isinstance(rate, str) else float(rate)
+        except ValueError as error:
+            msg = f"a rate of {rate!r}: {error}"
+            raise SimulationError(msg) from error
         if not value > 0 or value == float("inf"):
             msg = f"a rate of {rate} bytes/s would have nothing arrive: give one above 0, or fail({name!r})"
             raise SimulationError(msg)
@@ -363,6 +367,9 @@ class Fabric:
 
         In the flow engine they carry less by the share of the packets that is lost, and nothing waits for what is.
         """
+        if not 0 <= bit_error_rate < 1:
+            msg = f"a bit error rate of {bit_error_rate}: give the share of wrong bits, such as 1e-9"
+            raise SimulationError(msg)
         self._change(name, "loss", float(bit_error_rate))
 
     def _change(self, name: str, what: What, value: float = float("nan")) -> None:

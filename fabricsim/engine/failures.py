@@ -87,6 +87,7 @@ class Failures:
         self.intact = True
         self._slowest: dict[int, float] = {}
         self.outages: list[Outage] = []
+        self._open: dict[int, list[int]] = {}  # outages of each wire that have not ended, by their place
         world.failures = self
         fabric = scenario.fabric
         slow = SUBNET_MANAGER if scenario.switch.credits is not None else ROUTING
@@ -181,7 +182,9 @@ class Failures:
         self.gone |= dict.fromkeys(target.endpoints, target.name)
         self.since |= dict.fromkeys(new, now)
         crossed = self._wiring.routes_over(new)
-        self.outages += [Outage(wire, now, NEVER, frozenset(crossed[wire])) for wire in new]
+        for wire in new:
+            self._open.setdefault(wire, []).append(len(self.outages))
+            self.outages.append(Outage(wire, now, NEVER, frozenset(crossed[wire])))
         self._world.take_down(new)
         self._tell_routing(now, new)
         if target.endpoints:
@@ -232,10 +235,9 @@ class Failures:
         self._world.reroute(self._wiring.reroute(withdrawn))
 
     def _close(self, wires: Iterable[int], now: int) -> None:
-        ended = set(wires)
-        self.outages = [
-            each._replace(end=now) if each.end == NEVER and each.wire in ended else each for each in self.outages
-        ]
+        for wire in wires:
+            for place in self._open.pop(wire, ()):
+                self.outages[place] = self.outages[place]._replace(end=now)
 
     def note(self) -> str:
         """Say what a run waited for after something failed; nothing if nothing was sent over it."""

@@ -38,7 +38,7 @@ from fabricsim.scenario import library
 from fabricsim.scenario.defaults import left_to_defaults
 from fabricsim.scenario.jobs import placed
 from fabricsim.scenario.load import LoadedScenario, from_tables, load, machine
-from fabricsim.scenario.toml_text import settings
+from fabricsim.scenario.toml_text import texts
 from fabricsim.topology.tiers import describe
 from fabricsim.traces.form import FORMS
 from fabricsim.traces.rebuild.agreement import agreement
@@ -101,21 +101,21 @@ def load_fabric(
     Raises InputError if there is nothing of that name, or it is not said which transport; ScenarioError if the scenario
         has mistakes, of which it lists all.
     """
-    overrides = settings(overrides) if isinstance(overrides, Mapping) else overrides
-    if any(text.lstrip().startswith("job") for text in overrides):
+    laid = texts(overrides)
+    if any(text.lstrip().startswith("job") for text in laid):
         msg = "--set job: the job is that of the trace; say what is to be otherwise with --gpu-speed or --scale-to"
         raise InputError(msg)
     if str(name) not in library.names("clusters") or str(name) in library.names("scenarios") or Path(name).is_file():
         chosen = [] if transport is None else [f"transport={transport}"]
-        return load(name, [*chosen, *overrides], with_job=False)
-    one = machine(str(name), transport or _WITHIN_A_HOST, 1, overrides).scenario.cluster
+        return load(name, [*chosen, *laid], with_job=False)
+    one = machine(str(name), transport or _WITHIN_A_HOST, 1, laid).scenario.cluster
     hosts = -(-ranks // one.gpus_per_host)
-    set_by_hand = any(text.lstrip().startswith("transport") for text in overrides)
+    set_by_hand = any(text.lstrip().startswith("transport") for text in laid)
     if transport is None and hosts > 1 and not set_by_hand:
         msg = f"{name} is a cluster without a transport, and {ranks} ranks take {hosts} of its hosts"
         msg += "; add --transport, such as rdma-100g (fabricsim list transports)"
         raise InputError(msg)
-    return machine(str(name), transport or _WITHIN_A_HOST, hosts, overrides)
+    return machine(str(name), transport or _WITHIN_A_HOST, hosts, laid)
 
 
 def program(scenario: LoadedScenario | str | Path | Mapping[str, Any], overrides: Overrides = ()) -> Program:

@@ -112,7 +112,11 @@ class _Shown:
 
 
 class Result(_Shown, record.RunRecord):
-    """One run of a job, or of a captured one."""
+    """One run of a job, or of a captured one.
+
+    `iteration` is how long all of it took, ps: of a captured job with several steps, all of these and what came before.
+    ``summary()["iteration_time_s"]`` is their mean, as the command line says it.
+    """
 
     def summary(self) -> Summary:
         """Summarise the run as its JSON has it: times in seconds, sizes in bytes."""

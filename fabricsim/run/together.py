@@ -38,16 +38,26 @@ class Placed(NamedTuple):
 
 @dataclass
 class Stream:
-    """Traffic of one name: its flows, and how long each round of them took, s."""
+    """Traffic of one name: its flows, whether they have begun, and how long each round of them took, s."""
 
     name: str
     flows: NDArray[np.void]
     traffic: Background
+    begun: bool = False
     rounds: list[float] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """What it is called beside calls, and until when it sent if it sends once."""
+        if self.traffic.every is not None or not self.rounds:
+            return f"traffic {self.name}"
+        return f"traffic {self.name} until {human_seconds(seconds(self.traffic.start) + self.rounds[0])}"
 
     def note(self) -> str:
         """Say what was sent."""
         what = f"traffic {self.name}: {len(self.flows)} flows, {self.flows['bytes'].sum() / 1e9:.4g} GB in all"
+        if not self.begun:
+            return f"{what}, which were to begin after the jobs were done"
         if not self.rounds:
             return f"{what}, which had not arrived when the jobs were done"
         mean = human_seconds(sum(self.rounds) / len(self.rounds))
@@ -104,6 +114,7 @@ def _repeat(env: simpy.Environment, fabric: Fabric, stream: Stream) -> Generator
     ports = connection_ports(stream.flows, fabric.platform.endpoints)
     begin, every = stream.traffic.start / PS_PER_S, stream.traffic.every
     yield env.timeout(begin)
+    stream.begun = True
     while True:
         times = cast("NDArray[np.int64]", (yield fabric.send_all(stream.flows, ports)))
         stream.rounds.append(seconds(int((times + stream.flows["start"]).max())))
@@ -117,10 +128,12 @@ def crossed_by(fabric: Fabric, beside: Sequence[Stream]) -> dict[int, set[str]]:
     """Name the traffic that crosses each resource."""
     found: dict[int, set[str]] = {}
     for stream in beside:
+        if not stream.begun:
+            continue
         ports = connection_ports(stream.flows, fabric.platform.endpoints)
         for route in set(fabric.wiring.routes(connections(stream.flows, ports))):
             for resource in fabric.wiring.route_hops[route]:
-                found.setdefault(resource, set()).add(f"traffic {stream.name}")
+                found.setdefault(resource, set()).add(stream.label)
     return found
 
 

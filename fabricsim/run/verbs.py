@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fabricsim.errors import InputError
@@ -20,7 +21,7 @@ from fabricsim.run.result import Result, TrafficResult, shown
 from fabricsim.scenario import library
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.scenario.toml_text import settings
+from fabricsim.scenario.toml_text import settings, texts
 from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.units import DURATION, RATE, parse
@@ -92,10 +93,7 @@ def replay(
     FabricsimError
         If the trace or the scenario has mistakes, or they do not go together.
     """
-    gpu_speed = changes.get("gpu_speed", 1.0)
-    if not 0 < gpu_speed < math.inf:
-        msg = f"gpu_speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
-        raise InputError(msg)
+    gpu_speed = _speed(changes)
     files = [trace] if isinstance(trace, (str, Path)) else list(trace)
     found = read_trace(
         [library.trace(Path(file)) for file in files],
@@ -112,6 +110,18 @@ def replay(
     )
     loaded = pipeline.load_fabric(fabric, rebuilt.program.ranks, transport, overrides)
     return pipeline.replay(loaded, rebuilt, found.form, progress=progress)
+
+
+def _speed(changes: Changes) -> float:
+    """Give how many times faster kernels run. Raises TypeError if there are changes that `replay` does not know."""
+    if unknown := changes.keys() - Changes.__annotations__:
+        msg = f"replay() got an unexpected keyword argument {min(unknown)!r}"
+        raise TypeError(msg)
+    gpu_speed = changes.get("gpu_speed", 1.0)
+    if not 0 < gpu_speed < math.inf:
+        msg = f"gpu_speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
+        raise InputError(msg)
+    return gpu_speed
 
 
 def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
@@ -147,13 +157,28 @@ def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
     """
     loaded = pipeline.load_any(scenario, overrides, with_job=False)
     if isinstance(demand, (str, Path)):
+        _require_amounts(size, flows)
         name = str(demand)
         asked = {"size": size, "flows": flows, "load": load}
-        matrix = patterns.read(name) or patterns.request(name, loaded.scenario, **asked)  # type: ignore[arg-type]
+        matrix = patterns.read(name)
+        if matrix is None:
+            matrix = patterns.request(name, loaded.scenario, **asked)  # type: ignore[arg-type]
+        elif given := next((option for option, value in asked.items() if value is not None), None):
+            msg = f"{given} has no effect: {name} is a file and says itself what is sent; take it out"
+            raise InputError(msg)
     else:
         matrix = demand
     result = patterns.simulate(loaded.scenario, matrix, watch=watch, progress=progress)
     return replace(result, source=loaded.source, resolved=loaded.resolved)
+
+
+def _require_amounts(size: object, flows: object) -> None:
+    if not isinstance(size, (str, NoneType)):
+        msg = f"size {size!r}: what a flow sends is a text such as '1MB' or 'hadoop'"
+        raise InputError(msg)
+    if not isinstance(flows, (int, NoneType)):
+        msg = f"flows {flows!r}: flows are counted; give a whole number"
+        raise InputError(msg)
 
 
 def bench(
@@ -189,6 +214,9 @@ def bench(
     """
     if test not in benchmarks.TESTS:
         msg = f"there is no test {test!r}; {did_you_mean(test, benchmarks.TESTS, ', '.join(benchmarks.TESTS))}"
+        raise InputError(msg)
+    if not sizes:
+        msg = "sizes: there are none to time; give bytes, such as [1024, 2**20], or leave it out"
         raise InputError(msg)
     rows = benchmarks.collective_times(
         pipeline.load_any(scenario, overrides, with_job=False).scenario, benchmarks.TESTS[test], sizes, progress
@@ -227,8 +255,15 @@ def compare(
     FabricsimError
         If one of them cannot be simulated.
     """
+    if jobs < 1:
+        msg = f"jobs {jobs}: at least one simulation runs at a time"
+        raise InputError(msg)
+    for key, values in over.items():
+        if isinstance(values, str):
+            msg = f"over[{key!r}]: {values!r} is one text, not several values; write [{values!r}]"
+            raise InputError(msg)
     if not isinstance(scenario, LoadedScenario):
-        own = settings(overrides) if isinstance(overrides, Mapping) else list(overrides)
+        own = texts(overrides)
         every = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
         return simulate_all([load(scenario, [*own, *settings(each)]) for each in every], jobs=jobs, progress=progress)
     msg = "a loaded scenario is settled: give compare its name, file or dict"

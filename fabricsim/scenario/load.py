@@ -28,7 +28,7 @@ from fabricsim.scenario.partial import Partial
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.source import exists, parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
-from fabricsim.scenario.toml_text import lines, settings
+from fabricsim.scenario.toml_text import lines, texts
 from fabricsim.scenario.tree import TreeNode, build, plain, where
 
 _OF_JOBS = frozenset({"job", "jobs", "traffic"})  # keys that a fabric without a job has no use for
@@ -114,7 +114,7 @@ def _laid(  # noqa: PLR0913  as of `_loaded`
         root = overlay(root, TreeNode({"name": TreeNode(file.stem, label)}, root.where))
     if not with_job:
         root = root.without(_OF_JOBS)
-    for text in settings(overrides) if isinstance(overrides, Mapping) else overrides:
+    for text in texts(overrides):
         laid = override(text)
         if not with_job and (left := _OF_JOBS & laid.value.keys()):
             key = text.partition("=")[0].strip()

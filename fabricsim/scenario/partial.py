@@ -55,6 +55,11 @@ class Partial:
                 with suppress(KeyError, Unsettled):  # a default that hangs on another key, which is wrong
                     self._values[name] = info.get_default(call_default_factory=True, validated_data=self._values)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The model's class, so that ``super()`` in its methods takes what stands in for it."""
+        return self._model
+
     def _take(self, name: str, value: object, broken: AbstractSet[tuple[str, ...]], path: tuple[str, ...]) -> None:
         nested = table_type(self._model.model_fields[name], value) if isinstance(value, dict) else None
         if nested is not None and isinstance(value, dict):

@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -79,6 +79,17 @@ def settings(values: Mapping[str, Any]) -> list[str]:
     Raises InputError if a value is of no type that TOML has.
     """
     return [f"{key}={_value(value)}" for key, value in values.items()]
+
+
+def texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
+    """Give overrides as ``--set`` takes them.
+
+    Raises InputError if they are one text, which would be taken letter by letter, or as `settings` does.
+    """
+    if isinstance(overrides, str):
+        msg = f"overrides {overrides!r}: this is one text; put it in a list: [{overrides!r}]"
+        raise InputError(msg)
+    return settings(overrides) if isinstance(overrides, Mapping) else list(overrides)
 
 
 def _key(key: object) -> str:

@@ -573,3 +573,35 @@ def test_script_gets_one_clear_error(request_: str, message: str, capsys: pytest
     out, err = capsys.readouterr()
     assert message in out
     assert (out.count("\n"), err) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("spines=2,planes=1", "fabric.planes: 1 is too small (at least 2)"),
+        ("spines=2,plane=2", "fabric.plane: unknown key (did you mean 'planes'?)"),
+        ("spines=0", "fabric.spines: 0 is too small (at least 1)"),
+    ],
+)
+def test_mistakes_of_a_topology_that_builds_on_another_are_listed(
+    fabricsim: Fabricsim, settings: str, said: str
+) -> None:
+    """Its size is counted from what is right, by the methods of its class and of that one."""
+    fabric = f'fabric={{topology="multi-plane",hosts_per_leaf=4,{settings}}}'
+
+    assert said in refused(fabricsim, "check", "gpt2-medium-dp", "--set", fabric)
+
+
+def test_what_traffic_sends_is_not_said_without_traffic_or_beside_a_file(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("src,dst,bytes\n0,1,5000000\n")
+    both = "--transport", "tcp-10g,rdma-100g"
+
+    assert "--size says what traffic sends" in refused(fabricsim, "compare", "gpt2-medium-dp", "--size", "1MB", *both)
+    beside = "--traffic", "one.csv", "--size", "1MB"
+    assert "size has no effect: one.csv is a file" in refused(fabricsim, "compare", "ideal-16", *beside, *both)
+
+
+def test_a_replay_is_not_run_again_from_its_result(fabricsim: Fabricsim) -> None:
+    assert fabricsim("replay", "dlrm-v100", "--fabric", "dgx1-v100", "-o", "dl.h5")[0] == 0
+
+    assert "dl.h5 is a replay, whose trace is not in it" in refused(fabricsim, "rerun", "dl.h5")

@@ -151,3 +151,52 @@ def test_a_process_can_catch_that_there_is_no_way(tmp_path: Path, monkeypatch: p
 
     env.run(env.process(user()))
     assert ["no cable leads from host" in each for each in said] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda fabric: fabric.set_loss("host0-switch0", 2), "a bit error rate of 2"),
+        (lambda fabric: fabric.set_loss("host0-switch0", -1), "a bit error rate of -1"),
+        (lambda fabric: fabric.set_rate("host0-switch0", "0bps"), "a rate of '0bps'"),
+    ],
+)
+def test_rates_and_losses_that_no_cable_has_are_refused(change: Callable[[fs.Fabric], None], said: str) -> None:
+    with pytest.raises(fs.FabricsimError, match=said):
+        change(_fabric()[1])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: fs.load("ideal-16", "cluster.hosts=4"), "this is one text; put it in a list"),
+        (lambda: fs.compare("gpt2-medium-dp", {"transport": "tcp-10g"}), "is one text, not several values"),
+        (lambda: fs.compare("gpt2-medium-dp", {"transport": ["tcp-10g"]}, jobs=0), "jobs 0"),
+        (lambda: fs.traffic("incast", "ideal-16", flows=2.5), "flows 2.5"),  # type: ignore[arg-type]
+        (lambda: fs.traffic("incast", "ideal-16", size=10), "size 10"),  # type: ignore[arg-type]
+        (lambda: fs.bench("all_reduce", "ideal-16", sizes=[]), "sizes: there are none"),
+    ],
+)
+def test_what_a_verb_cannot_take_is_said(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(fs.FabricsimError, match=said):
+        call()
+
+
+def test_a_replay_takes_no_argument_that_it_does_not_know() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gpuspeed'"):
+        fs.replay("dlrm-v100", "dgx1-v100", gpuspeed=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+def test_a_wire_that_was_slow_for_a_while_is_used_for_what_it_carried(engine: str) -> None:
+    """Its use is that of the wire as built, in both engines."""
+    slow = {"link": "host0-switch0", "from": "0ms", "until": "3ms", "rate": "10Gbps"}
+    changes = {"engine": engine, "fabric.failures": [slow], "transport": "roce-100g"}
+    env = simpy.Environment()
+    fabric = fs.Fabric(env, fs.load("ideal-16", changes))
+
+    env.run(fabric.send(0, 1, 5_000_000))
+    links = fabric.links()
+
+    assert links["host0->switch0"].busy < env.now
+    assert links["host0->switch0"].busy == pytest.approx(links["switch0->host1"].busy, rel=0.03)

@@ -132,3 +132,13 @@ def test_traffic_that_shares_nothing_changes_nothing() -> None:
     beside = {"cluster.hosts": 10, "traffic.x": {"pattern": "permutation", "ranks": "8-9", "size": "1GB"}}
 
     assert summarise(fs.simulate("gpt2-medium-dp", overrides=beside))["causes"] == summarise(quiet)["causes"]
+
+
+def test_traffic_that_is_over_is_said_to_be() -> None:
+    once = {"traffic": {"x": {"pattern": "incast", "size": "1MB"}}}
+    never = {"traffic": {"x": {"pattern": "incast", "size": "1MB", "start": "10s"}}}
+
+    assert "shared with traffic x until 1.2 ms" in str(fs.simulate("what-if-ring", overrides=once).summary()["causes"])
+    late = fs.simulate("what-if-ring", overrides=never)
+    assert "traffic x" not in str(late.summary()["causes"])
+    assert any("were to begin after the jobs were done" in note for note in late.notes)

@@ -58,7 +58,7 @@ class PacketWorld(World):
         self._next_search, self._next_look, self._looks = _FIRST_SEARCH, _BETWEEN_LOOKS, 0
         self.renew: Callable[[Sequence[int]], None] | None = None
         self._cut_off = CutOff(network)
-        self._as_built = network.links.copy()
+        self.as_built = network.links.copy()
         super().__init__(capacities, ())
         self._calendar = calendar
         network.world["smallest"] = smallest
@@ -235,7 +235,7 @@ class PacketWorld(World):
         links, wires = self.network.links, list(wires)
         capacities = np.array(self.resources["capacity"][wires])
         slower = np.ones(len(wires)) if np.isnan(rate) else capacities / rate
-        built = self._as_built[wires]
+        built = self.as_built[wires]
         links["ps_per_byte"][wires] = built["ps_per_byte"] * slower
         for name in ("limit", "mark_low", "mark_high"):
             bounded = np.floor(np.where(built[name] == NEVER, 0, built[name]) * slower + 0.5).astype(np.int64)
@@ -246,7 +246,7 @@ class PacketWorld(World):
     def set_loss(self, wires: Sequence[int], bit_error_rate: float) -> None:
         """Change the bit error rate of links; NaN: that as built."""
         wires = list(wires)
-        built = self._as_built["loss"][wires]
+        built = self.as_built["loss"][wires]
         self.network.links["loss"][wires] = built if np.isnan(bit_error_rate) else bit_error_rate
         self.network.watch(wires)
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from fabricsim.errors import FabricsimError
+from fabricsim.errors import FabricsimError, ScenarioError
 from fabricsim.run.bill import COST, POWER, per_gpu
 from fabricsim.run.pipeline import build_plan
 from fabricsim.run.search.bound import NOT_IN_KERNELS, HostRates, KernelBound, LeastTimes, brief
 from fabricsim.run.search.layouts import job_tables
+from fabricsim.scenario.explain import explain
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
 from fabricsim.scenario.load import LoadedScenario, load
@@ -20,7 +21,7 @@ from fabricsim.units import human_bytes
 from fabricsim.workload.fit import fullest, usable_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from fabricsim.run.search.layouts import Layout
 
@@ -111,15 +112,21 @@ class Candidate:
 
 
 class Candidates:
-    """Make candidates of layouts; what they have of keys that are no part of the job is made once."""
+    """Make candidates of layouts; what they have of keys that are no part of the job is made once.
 
-    def __init__(self, loaded: LoadedScenario, budget: Budget | None) -> None:
-        self._loaded, self._budget = loaded, budget
+    `given`: keys that the user gave values of, each of which must be one of a job.
+    """
+
+    def __init__(self, loaded: LoadedScenario, budget: Budget | None, given: Collection[str] = ()) -> None:
+        self._loaded, self._budget, self._given = loaded, budget, given
         self._prices = None if budget is None else read_prices(budget.prices)
         self._made: dict[str, _Network] = {}
 
     def of(self, layout: Layout) -> Candidate:
-        """Say of a layout why it is out before its memory is looked at, or what its kernels take at least."""
+        """Say of a layout why it is out before its memory is looked at, or what its kernels take at least.
+
+        Raises ScenarioError if a given key is none of a job, or cannot have a value.
+        """
         network = self._network({key: value for key, value in layout.items() if not key.startswith("job.")})
         one = Candidate(layout, _tables(network.base, job_tables(network.base.resolved["job"], layout)), network)
         if reason := self._too_dear(network):
@@ -128,7 +135,10 @@ class Candidates:
         try:
             job = Job.model_validate(one.tables["job"])
         except ValidationError as error:
-            one.reason = str(error.errors()[0]["msg"])
+            mistakes = [replace(each, key=f"job.{each.key}") for each in explain(error, Job)]
+            if wrong := [replace(each, where="--set") for each in mistakes if each.key in self._given]:
+                raise ScenarioError(wrong) from error
+            one.reason = str(mistakes[0])
             return one
         if mistakes := job_problems(job):
             one.reason = str(mistakes[0])

@@ -91,7 +91,7 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
         msg = f"{loaded.path}: a search is for a scenario of one [job]"
         raise InputError(msg)
     keys = choices(loaded.scenario, job, given or {})
-    candidates, columns = Candidates(loaded, budget), [*keys, "job.parallelism.data"]
+    candidates, columns = Candidates(loaded, budget, given or {}), [*keys, "job.parallelism.data"]
     compile_kernels(loaded.scenario.engine)
     folder = output / "runs"
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,8 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     if not outcomes:
         msg = f"{loaded.path}: none of {len(found):,} layouts fits"
         reasons = sorted((one.reason for one in found), key=lambda reason: not reason.startswith("needs"))
-        msg += f"; such as: {reasons[0]}" if found else "; give other values with --set key=a,b"
+        divide = f"no tensor, pipeline and context divide the {loaded.scenario.cluster.ranks} GPUs"
+        msg += f"; such as: {reasons[0]}" if found else f"; {divide}: give others with --set key=a,b"
         raise InputError(msg)
     varied = [key for key in found[0].layout if len({str(one.layout[key]) for one in found}) > 1]
     rows = _rows(found, outcomes, varied, extent.gap)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -346,3 +347,16 @@ def test_a_layout_without_replicas_has_no_overlap_of_gradients() -> None:
     assert kept() == set()
     assert kept(context=2) == kept(data=2, zero=1) == {"overlap", "bucket"}
     assert kept(data=2, zero=3) == {"prefetch", "sharded_copies"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"job.microbatch": [1, 2]}, "job.microbatch: unknown key (did you mean 'micro_batch'?)"),
+        ({"job.parallelism.zero": [1, 7]}, "job.parallelism.zero: 7 is too large (at most 3)"),
+        ({"job.parallelism.tensor": [3]}, "no tensor, pipeline and context divide the 16 GPUs"),
+    ],
+)
+def test_keys_and_values_that_no_job_has_are_refused(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(FabricsimError, match=re.escape(said)):
+        search(small(), tmp_path, given=given)
