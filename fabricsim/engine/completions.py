@@ -10,6 +10,7 @@ import numpy as np
 
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CALL, SPAN
+from fabricsim.scenario.suggest import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.flow.outages import Failed
     from fabricsim.engine.flow.world import Batch, ProgramPlace, World
+
+_MOST_NAMED = 8  # ranks of a message
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,21 @@ class Completions:
         if stuck == 0:
             return
         msg = (
-            f"nothing can happen any more, yet {stuck} jobs or messages are not done: "
+            f"nothing can happen any more, yet {stuck} jobs or messages are not done{self._stuck_ranks()}: "
             "they wait for one another, or their rate is too small for the clock"
         )
         msg = self._world.explain() or msg
         self._fail(self._jobs, list(self._jobs), msg)
         self._fail(self._messages, list(self._messages), msg)
         self._fail_batches(list(self._batches), msg)
+
+    def _stuck_ranks(self) -> str:
+        """Name the ranks whose operations have not all ended."""
+        jobs = [waiting.job for waiting in self._jobs.values() if waiting.job is not None]
+        places = [slice(job.first_op, job.first_op + job.ops) for job in jobs]
+        ranks = [self._world.ops["rank"][here][self._world.spans["end"][here] == 0] for here in places]
+        names = [str(rank) for rank in np.unique(np.concatenate(ranks))] if ranks else []
+        return f" (ranks {some_of(names, _MOST_NAMED)})" if names else ""
 
     def _fail_some(self, failed: Failed) -> None:
         """Let those fail whose messages or calls will not be done any more; their rows of the tables stay taken."""

@@ -115,6 +115,7 @@ class VirtualLanes:
     """
 
     def __init__(self, wires: Wires, nics: int, count: int) -> None:
+        self.count = count
         self._layers = [Dependencies(wires, nics) for _ in range(count)]
 
     def lane_of(self, path: Sequence[int]) -> int | None:

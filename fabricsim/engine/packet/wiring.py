@@ -265,7 +265,8 @@ class PacketWiring(Wiring):
         if data is None or back is None:
             nodes = self._platform.nodes
             ends = [nodes[self._network.links["source"][wires[0]]] for wires in (way.wires, way.reverse)]
-            msg = f"no virtual lane is left for the way from {ends[0]} to {ends[1]}: raise fabric.virtual_lanes"
+            msg = f"no virtual lane of {self._lanes.count} is left for the way from {ends[0]} to {ends[1]}, as each "
+            msg += "would close a circle: raise fabric.virtual_lanes, and fabric.switch.classes to as many"
             raise SimulationError(msg)
         if (data, back) not in self._law_of:
             law = np.array([self._law])

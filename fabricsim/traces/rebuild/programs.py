@@ -46,6 +46,8 @@ MOST_OPERATIONS = 2**23
 """Of all ranks; one takes half a kilobyte while it is rebuilt."""
 MOST_UNASKED = 2**21
 """The same if there are ranks that were not captured, and nobody but the file says so: damage may have made them up."""
+MOST_UNASKED_RANKS = 2**16
+"""Ranks, as above; each takes a quarter of a millisecond to rebuild, whatever it does."""
 MOST_UNASKED_PAIRS = 2**17
 """Pairs of ranks between which all-to-alls send, as above; the fabric keeps a few kilobytes for each."""
 
@@ -111,7 +113,7 @@ def rebuild(
         msg = f"makes {count} operations on {cast.ranks} ranks; at most {MOST_OPERATIONS} can be replayed"
         raise TraceError(trace.recordings[0].source, f"{msg}; give fewer iterations, or scale to fewer ranks")
     unasked = cast.ranks > len(trace.recordings) and scale_to is None and ranks is None
-    if unasked and count > MOST_UNASKED:
+    if unasked and (count > MOST_UNASKED or cast.ranks > MOST_UNASKED_RANKS):
         raise _too_many(trace, cast, f"{count} operations")
     trace = settled(trace)
     ordered = [order(recording) for recording in trace.recordings]

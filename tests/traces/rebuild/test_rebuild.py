@@ -195,6 +195,9 @@ def test_many_ranks_of_which_only_a_file_says_are_asked_for(monkeypatch: pytest.
         rebuild(Trace("kineto", (one,), 8))
     assert rebuild(Trace("kineto", (one,), 8), ranks=8).program.ranks == 8
     assert rebuild(Trace("kineto", (one,), 4)).program.ranks == 4
+    monkeypatch.setattr("fabricsim.traces.rebuild.programs.MOST_UNASKED_RANKS", 3)
+    with pytest.raises(TraceError, match="makes 12 operations on 4 ranks"):
+        rebuild(Trace("kineto", (one,), 4))
 
 
 def test_all_to_alls_between_ranks_of_which_only_a_file_says_are_few() -> None:
