@@ -284,7 +284,7 @@ def test_a_search_wants_a_job(tmp_path: Path) -> None:
 def test_layouts_that_all_do_not_fit_are_refused_with_a_reason(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none of .* layouts fits; such as: needs"):
         search(load("llama3-405b", {**MACHINE, "cluster.gpu.memory": "2GiB"}), tmp_path, given={"job.micro_batch": [8]})
-    with pytest.raises(InputError, match=r"none of 0 layouts fits; give other values"):
+    with pytest.raises(InputError, match=r"none of 0 layouts fits; no tensor, pipeline and context divide the 16 GPUs"):
         search(small(), tmp_path, given={"job.parallelism.tensor": [3]})
 
 
