@@ -142,9 +142,9 @@ class _Replicated(Reducer):
         if size := self.size(collective, share, elements):
             self.lane.join(Call(collective, share.group, size, "data"), TIMERS[collective])
 
-    def least(self, collective: CollectiveName, group: tuple[int, ...], size: int) -> float:
+    def least(self, collective: CollectiveName, share: _Share, size: int) -> float:
         """Least time of a call of `size` bytes, s."""
-        return self.lane.slowed.seconds(collective, group, size) if size else 0.0
+        return self.lane.slowed.seconds(collective, share.group, size) if size else 0.0
 
     def beside(self, collective: CollectiveName, group: tuple[int, ...], size: int) -> None:
         """Communicate `size` bytes beside what comes next, behind the calls before."""
@@ -200,9 +200,7 @@ class Bucketed(_Replicated):
     def _share_of(self, chunk: int, stage: Stage) -> float:
         """Give that of the backward pass of a chunk beside the reduction of its gradients."""
         calls = ((share, bucket.size) for share, chunks in self._buckets for bucket in chunks[chunk])
-        times = (
-            self.least(self.reduce, share.group, self.size(self.reduce, share, elements)) for share, elements in calls
-        )
+        times = (self.least(self.reduce, share, self.size(self.reduce, share, elements)) for share, elements in calls)
         return part(sum(times), seconds(stage.backward))
 
     def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
@@ -273,8 +271,8 @@ class Sharded(_Replicated):
             for share in self.shares:
                 gathered = self._gathered(share, chunk, block)
                 scattered = self.size("reduce_scatter", share, share.block(chunk, block))
-                collectives += self.least("all_gather", share.group, gathered) * (self._again or not back)
-                collectives += self.least("reduce_scatter", share.group, scattered) * back
+                collectives += self.least("all_gather", share, gathered) * (self._again or not back)
+                collectives += self.least("reduce_scatter", share, scattered) * back
             self._parts[chunk, block, direction] = part(collectives, kernels)
         return self._parts[chunk, block, direction]
 
