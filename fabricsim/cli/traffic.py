@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fabricsim.cli import common
-from fabricsim.errors import InputError, ScenarioError
+from fabricsim.errors import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,13 +57,13 @@ def traffic(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Send a traffic matrix and print flow completion times."""
     from fabricsim.run.pipeline import load as load_scenario  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.run.traffic import read, request, simulate  # noqa: PLC0415  as above
+    from fabricsim.run.traffic import read, refuse_amounts, request, simulate  # noqa: PLC0415  as above
 
     common.check_output_folder(output)
     watch = common.watched(tap, pcap, output)
     demand = read(matrix)
     if demand is not None:
-        _refuse(matrix, {"--size": size, "--flows": flows, "--load": load})
+        refuse_amounts(matrix, {"--size": size, "--flows": flows, "--load": load})
     parts: common.Options = {"cluster": cluster, "fabric": fabric, "transport": transport}  # which --set then changes
     rest: common.Options = {"engine": engine, "seed": seed}
     overrides = common.as_settings(parts)
@@ -101,13 +101,6 @@ def _naming_line(matrix: str, demand: Matrix | None) -> Iterator[None]:
             for mistake in error.mistakes
         ]
         raise ScenarioError(mistakes) from error
-
-
-def _refuse(matrix: str, options: dict[str, object]) -> None:
-    for option, value in options.items():
-        if value is not None:
-            msg = f"{option} has no effect: {matrix} is a file and says itself what is sent; take it out"
-            raise InputError(msg)
 
 
 def _finish(result: TrafficRecord, output: Path | None, *, as_json: bool) -> None:

@@ -36,7 +36,7 @@ from fabricsim.workload import matrix as files
 from fabricsim.workload.traffic import PATTERNS, Request, generate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.traffic import FlowSizes
 
-__all__ = ["read", "request", "simulate"]
+__all__ = ["demand", "read", "refuse_amounts", "request", "simulate"]
 
 _SIZE = "10MB"  # of each flow if none is asked for; ``poisson`` takes `_SIZES`
 _SIZES = "websearch"
@@ -63,6 +63,31 @@ def read(name: str) -> Matrix | None:
         msg = f"{name}: there is no such file or pattern; {hint}"
         raise InputError(msg)
     return files.read(name)
+
+
+def refuse_amounts(name: str, options: Mapping[str, object]) -> None:
+    """Raise InputError if one of the options that say what a pattern sends is given beside the file `name`."""
+    for option, value in options.items():
+        if value is not None:
+            msg = f"{option} has no effect: {name} is a file and says itself what is sent; take it out"
+            raise InputError(msg)
+
+
+def demand(  # noqa: PLR0913  as of `request`
+    name: str,
+    scenario: Scenario,
+    *,
+    size: str | None = None,
+    flows: int | None = None,
+    load: float | None = None,
+    ranks: int | None = None,
+) -> Matrix:
+    """Read a matrix file, which says all by itself, or draw a pattern, as `read` and `request` do."""
+    matrix = read(name)
+    if matrix is None:
+        return request(name, scenario, size=size, flows=flows, load=load, ranks=ranks)
+    refuse_amounts(name, {"size": size, "flows": flows, "load": load})
+    return matrix
 
 
 def request(  # noqa: PLR0913  the rest are rarely given, and by name only

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from fabricsim.errors import InputError
@@ -158,14 +157,7 @@ def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
     loaded = pipeline.load_any(scenario, overrides, with_job=False)
     if isinstance(demand, (str, Path)):
         _require_amounts(size, flows)
-        name = str(demand)
-        asked = {"size": size, "flows": flows, "load": load}
-        matrix = patterns.read(name)
-        if matrix is None:
-            matrix = patterns.request(name, loaded.scenario, **asked)  # type: ignore[arg-type]
-        elif given := next((option for option, value in asked.items() if value is not None), None):
-            msg = f"{given} has no effect: {name} is a file and says itself what is sent; take it out"
-            raise InputError(msg)
+        matrix = patterns.demand(str(demand), loaded.scenario, size=size, flows=flows, load=load)
     else:
         matrix = demand
     result = patterns.simulate(loaded.scenario, matrix, watch=watch, progress=progress)
@@ -173,10 +165,10 @@ def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
 
 
 def _require_amounts(size: object, flows: object) -> None:
-    if not isinstance(size, (str, NoneType)):
+    if not isinstance(size, str | None):
         msg = f"size {size!r}: what a flow sends is a text such as '1MB' or 'hadoop'"
         raise InputError(msg)
-    if not isinstance(flows, (int, NoneType)):
+    if not isinstance(flows, int | None):
         msg = f"flows {flows!r}: flows are counted; give a whole number"
         raise InputError(msg)
 

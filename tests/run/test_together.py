@@ -142,3 +142,11 @@ def test_traffic_that_is_over_is_said_to_be() -> None:
     late = fs.simulate("what-if-ring", overrides=never)
     assert "traffic x" not in str(late.summary()["causes"])
     assert any("were to begin after the jobs were done" in note for note in late.notes)
+
+
+def test_a_file_of_traffic_says_itself_what_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("src,dst,bytes\n0,1,5000000\n")
+    beside = {"traffic": {"x": {"pattern": str(tmp_path / "one.csv"), "size": "1MB"}}}
+
+    with pytest.raises(fs.FabricsimError, match=r"size has no effect: .*one\.csv is a file"):
+        fs.simulate("what-if-ring", overrides=beside)
