@@ -24,6 +24,8 @@ TURNS = 12
 """How often each benchmark is measured, with all others in between."""
 BUDGET = 0.08
 """CPU seconds that the rounds of a benchmark take together in each turn, at least."""
+SHORTEST = 0.02
+"""CPU seconds of a round, at least: shorter runs are made several times in one."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -82,7 +84,8 @@ class Turns:
 
     CPU time does not count other processes, but it does grow, by up to 1.7, while another one, of another virtual
     machine, too, is on the other thread of the same core: for seconds, or for a minute. So the rounds of a benchmark
-    are spread over all the time that its session takes, and the least of them counts.
+    are spread over all the time that its session takes, and the least of them counts. A round of less than `SHORTEST`
+    would at times be over before the other process is back, and the least of such rounds would be luck.
     """
 
     def __init__(self) -> None:
@@ -126,7 +129,8 @@ def measured(benchmark: BenchmarkFixture, turns: Turns) -> Callable[..., Any]:
     """Run something warm many times and report its best rate.
 
     ``measured(run, make, unit)`` calls ``run(make())`` once to warm up and then in each of the `Turns` until rounds of
-    `BUDGET` are made; only `run` counts, and it returns how much it did and anything else. ``extra_info`` gets
+    `BUDGET` are made; only `run` counts, and it returns how much it did and anything else. A round is the mean of as
+    many runs as `SHORTEST` takes. ``extra_info`` gets
     ``<unit>_per_cpu_second``. `timer` is that of the benchmark, if it has its own.
     """
 
@@ -143,9 +147,11 @@ def measured(benchmark: BenchmarkFixture, turns: Turns) -> Callable[..., Any]:
         def again() -> None:
             left = BUDGET
             while left > 0:
-                took = _timed(run, make(), timer)
-                benchmark.stats.update(took)
-                left -= took
+                runs = [_timed(run, make(), timer)]
+                while sum(runs) < SHORTEST:
+                    runs.append(_timed(run, make(), timer))
+                benchmark.stats.update(sum(runs) / len(runs))
+                left -= sum(runs)
             best = min(benchmark.stats.stats.data)  # `min` would be kept
             benchmark.extra_info |= {unit: done, f"{unit}_per_cpu_second": done / best}
 
@@ -153,6 +159,7 @@ def measured(benchmark: BenchmarkFixture, turns: Turns) -> Callable[..., Any]:
             return benchmark.pedantic(run, setup=warm)[1]  # type: ignore[no-any-return, no-untyped-call]
         run(make())  # compiles
         done, answer = benchmark.pedantic(run, setup=warm)  # type: ignore[no-untyped-call]
+        benchmark.stats.stats.data.clear()  # that was one run
         turns.take(again)
         return answer
 
