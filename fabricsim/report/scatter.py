@@ -24,7 +24,7 @@ _FEW = 60
 def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: str) -> Figure:
     """Draw how well predictions agree with measurements.
 
-    `points`: measured and predicted figure, both above 0, and the group whose colour the point gets.
+    `points`: measured and predicted figure, both above 0, and the group whose colour and mark the point gets.
     `quantity`: what the figures are, with their unit.
     `title`: of the picture.
     Returns: for `fabricsim.report.plots.save`.
@@ -42,9 +42,15 @@ def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: 
     groups = list(dict.fromkeys(point[2] for point in points))
     for number, group in enumerate(groups):
         of_group = figures[[point[2] == group for point in points]]
-        colour = style.SERIES_COLOURS[number % len(style.SERIES_COLOURS)]
-        size = 16 if len(points) <= _FEW else 6
-        axes.scatter(of_group[:, 0], of_group[:, 1], s=size, color=colour, label=group, zorder=3)
+        again, colour = divmod(number, len(style.SERIES_COLOURS))
+        axes.scatter(
+            *of_group.T,
+            s=16 if len(points) <= _FEW else 6,
+            color=style.SERIES_COLOURS[colour],
+            marker=style.MARKERS[again % len(style.MARKERS)],
+            label=group,
+            zorder=3,
+        )
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=title)
     for axis in (axes.xaxis, axes.yaxis):
         style.logarithmic(axis, *map(float, ends))

@@ -19,4 +19,11 @@ def _groups(record: np.void) -> tuple[str, ...]:
     return str(record["model"]), scheme
 
 
-STUDY = recipes.study("dgxc", __doc__, _groups, "Steps of DGX Cloud recipes", lambda quantity: quantity.split(",")[0])
+def _model(quantity: str) -> str:
+    """Take precision, GPU and repeated runs from the name of a recipe."""
+    return " ".join(word for word in quantity.split(",")[0].split() if word not in _BESIDE)
+
+
+_BESIDE = {"BF16", "FP8", "H100", "GB200", "Dev"}
+
+STUDY = recipes.study("dgxc", __doc__, _groups, "Steps of DGX Cloud recipes", _model)
