@@ -393,10 +393,7 @@ class Fabric:
             return now
         if self.failures.due <= now:
             self.world.act(now)
-        for endpoint in endpoints:
-            if endpoint in self.failures.gone:
-                msg = f"{self.platform.called(endpoint)} cannot take part: {self.failures.gone[endpoint]} is down"
-                raise SimulationError(msg)
+        self.failures.require_up(endpoints)
         return now
 
     # ---- what is posted ---------------------------------------------------------------------------

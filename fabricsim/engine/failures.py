@@ -277,6 +277,13 @@ class Failures:
         """Wires of which routing knows that they are down, and nobody when they come back, with the time since when."""
         return {wire: begin for wire, begin in self.since.items() if wire in self.withdrawn and self._ends[wire] <= 0}
 
+    def require_up(self, endpoints: Iterable[int]) -> None:
+        """Refuse endpoints that are down, by a `SimulationError`."""
+        for endpoint in endpoints:
+            if endpoint in self.gone:
+                msg = f"{self.platform.called(endpoint)} cannot take part: {self.gone[endpoint]} is down"
+                raise SimulationError(msg)
+
     def describe(self, pairs: Sequence[tuple[int, int]]) -> str:
         """Say between which endpoints no way is left, and which cut parts them."""
         platform = self.platform

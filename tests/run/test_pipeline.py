@@ -197,6 +197,8 @@ def test_check_refuses_what_a_run_refuses(tmp_path: Path) -> None:
         ["engine=packet", 'fabric.failures=[{ link = "host0-leaf9", from = "1ms" }]'],
         [*two, f"fabric={{ topology = 'file', links = '{cables}' }}"],
         ["folding=on"],
+        ['fabric.failures=[{ host = "host3" }]'],
+        ["fabric=two-tier", "fabric.spines=1", 'fabric.failures=[{ link = "leaf1-spine0" }]', "engine=packet"],
         ["job.micro_batch=64", "job.global_batch=512", "job.recompute=none"],
     ]
     for settings in refused:

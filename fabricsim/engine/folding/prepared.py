@@ -87,11 +87,22 @@ def survey(fabric: Fabric, plan: Plan) -> str:
     Raises FabricsimError if the plan cannot run there.
     """
     fabric.require_ranks(plan.ranks)
+    fabric.failures.require_up(range(plan.ranks))
     footprint = footprint_of(fabric, plan)
+    _require_ways(fabric, footprint)
     if fabric.scenario.folding == "on" and fabric.scenario.engine == "flow":
         _why_each(fabric, plan.ranks, footprint)
     wires, crossed = fabric.platform.wires, np.unique(footprint.routes.hop_resource)
     return uncrossed(fabric, crossed[crossed < len(wires.names)])
+
+
+def _require_ways(fabric: Fabric, footprint: Footprint) -> None:
+    """Refuse a plan for some of which no way is left from the beginning."""
+    routes, lasting = footprint.routes, list(fabric.failures.lasting())
+    cut = np.unique(routes.hop_route[np.isin(routes.hop_resource, lasting)])
+    if len(cut):
+        pairs = [footprint.ends_of(code)[:2] for code in routes.code[cut].tolist()]
+        raise SimulationError(fabric.failures.describe(pairs))
 
 
 def uncrossed(fabric: Fabric, used: NDArray[np.int64]) -> str:
