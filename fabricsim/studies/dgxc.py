@@ -21,7 +21,7 @@ def _groups(record: np.void) -> tuple[str, ...]:
 
 def _model(quantity: str) -> str:
     """Take precision, GPU and repeated runs from the name of a recipe."""
-    return " ".join(word for word in quantity.split(",")[0].split() if word not in _BESIDE)
+    return " ".join(word for word in quantity.partition(",")[0].split() if word not in _BESIDE)
 
 
 _BESIDE = {"BF16", "FP8", "H100", "GB200", "Dev"}
