@@ -44,7 +44,8 @@ def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: 
         of_group = figures[[point[2] == group for point in points]]
         again, colour = divmod(number, len(style.SERIES_COLOURS))
         axes.scatter(
-            *of_group.T,
+            of_group[:, 0],
+            of_group[:, 1],
             s=16 if len(points) <= _FEW else 6,
             color=style.SERIES_COLOURS[colour],
             marker=style.MARKERS[again % len(style.MARKERS)],
