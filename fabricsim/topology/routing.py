@@ -15,7 +15,7 @@ from fabricsim.scenario.network import REDUCER
 from fabricsim.topology import path_file
 from fabricsim.topology.dependencies import Dependencies
 from fabricsim.topology.detours import Detours
-from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, mix, shortest_path, walk_all
+from fabricsim.topology.shortest_paths import distances_to, mix, shortest_path, walk_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -212,10 +212,9 @@ class Router:
             path.append(int(self._wires.first[source]))
             source = self._gate_of[source]
         walked = np.empty(min(int(distances[source - base]), len(distances)), np.int64)
-        if self.routing == "d-mod-k":
-            count = d_mod_k_path(tuple(graph), distances, source - base, target, walked, 0)
-        else:
-            count = shortest_path(tuple(graph), distances, source - base, key, base, walked, 0)
+        by_host = self.routing == "d-mod-k"
+        label = target if by_host else key
+        count = shortest_path(tuple(graph), distances, source - base, label, by_host, base, walked, 0)
         path += numbers[walked[:count]].tolist()
         return path
 

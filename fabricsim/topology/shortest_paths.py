@@ -67,28 +67,19 @@ def _is_nearer(neighbours, cost, distances, node, i):
 
 
 @kernel
-def _lowest_rank(first, neighbours, cost, rank, distances, node):
-    """Find the lowest rank among the wires of a node that are on shortest ways."""
-    lowest = -1
+def _choices(first, neighbours, cost, rank, distances, node):
+    """Find the lowest rank among the wires of a node that are on shortest ways, and how many of them have it."""
+    lowest, count = -1, 0
     for i in range(first[node], first[node + 1]):
-        if (lowest < 0 or rank[i] < lowest) and _is_nearer(neighbours, cost, distances, node, i):
+        if (lowest < 0 or rank[i] <= lowest) and _is_nearer(neighbours, cost, distances, node, i):
+            count = count + 1 if rank[i] == lowest else 1
             lowest = rank[i]
-    return lowest
-
-
-@kernel
-def _choices(first, neighbours, cost, rank, distances, node, lowest):
-    """Count the wires of a node that are on shortest ways and have the lowest rank of these."""
-    count = 0
-    for i in range(first[node], first[node + 1]):
-        if rank[i] == lowest and _is_nearer(neighbours, cost, distances, node, i):
-            count += 1
-    return count
+    return lowest, count
 
 
 @kernel
 def _choice(first, neighbours, cost, rank, distances, node, lowest, pick):
-    """Find the wire of that number, from 0, among those that `_choices` counts."""
+    """Find the wire of number `pick`, from 0, among those that `_choices` counts."""
     for i in range(first[node], first[node + 1]):
         if rank[i] == lowest and _is_nearer(neighbours, cost, distances, node, i):
             if pick == 0:
@@ -98,44 +89,26 @@ def _choice(first, neighbours, cost, rank, distances, node, lowest, pick):
 
 
 @kernel
-def shortest_path(graph, distances, source, key, base, path, at):
-    """Walk from `source` to a target of `distances`, hashing at every choice; returns the hop count.
+def shortest_path(graph, distances, source, label, by_destination, base, path, at):
+    """Walk from `source` to a target of `distances`; returns the hop count.
 
     ``graph`` are the first wire of each node, and of each wire its neighbour, cost and rank. ``path[at : at + count]``
-    holds the wires; each node draws among its equally near neighbours with a hash of `key` and its own
-    number, counted from `base`, as ECMP switches with unequal hash seeds do.
-    """
-    first, neighbours, cost, rank = graph
-    node = source
-    count = 0
-    while distances[node] > 0:
-        lowest = _lowest_rank(first, neighbours, cost, rank, distances, node)
-        choices = _choices(first, neighbours, cost, rank, distances, node, lowest)
-        pick = mix(key ^ mix(node + base + 1)) % choices
-        i = _choice(first, neighbours, cost, rank, distances, node, lowest, pick)
-        path[at + count] = i
-        count += 1
-        node = neighbours[i]
-    return count
-
-
-@kernel
-def d_mod_k_path(graph, distances, source, host, path, at):
-    """Walk as `shortest_path` does, each choice given by the number of the destination host.
-
-    Of ``n`` equally near neighbours, in the order of their numbers, the one of number ``host // p % n`` is taken, where
-    ``p`` is the product of the ``n`` of earlier choices on the way. On a fat tree that is D-mod-k routing (Zahavi,
-    "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat trees", CCIT 776, 2010).
+    holds the wires. By ECMP each node draws among its equally near neighbours with a hash of the key that `label` is
+    and its own number, counted from `base`, as switches with unequal hash seeds do. If `by_destination`, `label` is the
+    number of the destination host: of ``n`` equally near neighbours, in the order of their numbers, the one of number
+    ``host // p % n`` is taken, where ``p`` is the product of the ``n`` of earlier choices on the way. On a fat tree
+    that is D-mod-k routing (Zahavi, "D-Mod-K routing providing non-blocking traffic for shift permutations on real life
+    fat trees", CCIT 776, 2010).
     """
     first, neighbours, cost, rank = graph
     node = source
     count = 0
     stride = 1
     while distances[node] > 0:
-        lowest = _lowest_rank(first, neighbours, cost, rank, distances, node)
-        choices = _choices(first, neighbours, cost, rank, distances, node, lowest)
-        i = _choice(first, neighbours, cost, rank, distances, node, lowest, host // stride % choices)
-        if stride <= host:  # beyond it the quotient stays 0
+        lowest, choices = _choices(first, neighbours, cost, rank, distances, node)
+        pick = (label // stride if by_destination else mix(label ^ mix(node + base + 1))) % choices
+        i = _choice(first, neighbours, cost, rank, distances, node, lowest, pick)
+        if stride <= label:  # beyond it the quotient stays 0
             stride *= choices
         path[at + count] = i
         count += 1
@@ -145,17 +118,14 @@ def d_mod_k_path(graph, distances, source, host, path, at):
 
 @kernel
 def walk_all(graph, distances, base, sources, labels, by_destination, place, path):
-    """Walk from each source as `d_mod_k_path` does if `by_destination`, `labels` being hosts, or by ECMP with keys.
+    """Walk from each source as `shortest_path` does, each with its label.
 
     ``place`` is where the wires of each begin in ``path``, shape ``(sources + 1,)``; the last is filled in.
     """
     at = place[0]
     for number in range(len(sources)):
         place[number] = at
-        if by_destination:
-            at += d_mod_k_path(graph, distances, sources[number], labels[number], path, at)
-        else:
-            at += shortest_path(graph, distances, sources[number], labels[number], base, path, at)
+        at += shortest_path(graph, distances, sources[number], labels[number], by_destination, base, path, at)
     place[len(sources)] = at
 
 

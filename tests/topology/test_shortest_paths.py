@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fabricsim.topology.shortest_paths import d_mod_k_path, distances_to, flow_hash, mix, shortest_path
+from fabricsim.topology.shortest_paths import distances_to, flow_hash, mix, shortest_path
 
 
 class Graph:
@@ -30,16 +30,10 @@ class Graph:
         distances_to(self.first, self.neighbours, self.cost, np.array([target]), distances, *scratch)
         return distances
 
-    def path(self, source: int, target: int, key: int) -> list[tuple[int, int]]:
+    def path(self, source: int, target: int, label: int, *, by_destination: bool = False) -> list[tuple[int, int]]:
         path = np.full(self.nodes, -1, np.int64)
-        distances = self.distances(target)
-        count = shortest_path((self.first, self.neighbours, self.cost, self.rank), distances, source, key, 0, path, 0)
-        return [self.ends[link] for link in path[:count]]
-
-    def d_mod_k(self, source: int, target: int, host: int) -> list[tuple[int, int]]:
-        path = np.full(self.nodes, -1, np.int64)
-        distances = self.distances(target)
-        count = d_mod_k_path((self.first, self.neighbours, self.cost, self.rank), distances, source, host, path, 0)
+        graph = self.first, self.neighbours, self.cost, self.rank
+        count = shortest_path(graph, self.distances(target), source, label, by_destination, 0, path, 0)
         return [self.ends[link] for link in path[:count]]
 
 
@@ -93,7 +87,7 @@ def test_choices_of_two_stages_are_independent() -> None:
 def test_d_mod_k_takes_the_digits_of_the_destination_host(host: int) -> None:
     # three choices, of 3, of 1 and of 2: digits host mod 3 and host // 3 mod 2
     edges: list[Any] = [(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4), (4, 5), (4, 6), (5, 7), (6, 7)]
-    path = Graph(nx.Graph(edges)).d_mod_k(0, 7, host)
+    path = Graph(nx.Graph(edges)).path(0, 7, host, by_destination=True)
     assert [end for _, end in path] == [1 + host % 3, 4, 5 + host // 3 % 2, 7]
 
 
@@ -104,7 +98,7 @@ def test_d_mod_k_stays_exact_over_many_choices() -> None:
         edge for s in range(0, 3 * stages, 3) for edge in ((s, s + 1), (s, s + 2), (s + 1, s + 3), (s + 2, s + 3))
     ]
     host = 2**40 + 2**3
-    path = Graph(nx.Graph(edges)).d_mod_k(0, 3 * stages, host)
+    path = Graph(nx.Graph(edges)).path(0, 3 * stages, host, by_destination=True)
     assert [end - start - 1 for start, end in path[::2]] == [host >> stage & 1 for stage in range(stages)]
 
 
