@@ -11,7 +11,7 @@ import numpy as np
 from fabricsim.engine.flow.state import power_of_two, table
 from fabricsim.engine.packet.kernels.fast.fifo import following
 from fabricsim.engine.packet.kernels.fast.order import INDEX_BITS, MOST_BUCKETS
-from fabricsim.engine.packet.kernels.fast.simd import BLOCK, GROUP
+from fabricsim.engine.packet.kernels.fast.simd import BLOCK
 from fabricsim.engine.packet.kernels.net import Net
 from fabricsim.engine.packet.kernels.node import LONGEST_WINDOW
 from fabricsim.engine.packet.kernels.window import MESSAGES_PER_EVENT, SAMPLES_PER_EVENT
@@ -150,17 +150,13 @@ class PacketState(Net):
         self._leads_back = side[self.links["source"]] == 1
 
     def _place_ports(self) -> None:
-        """List the ports node by node; those of a switch fill up whole groups, which are looked through at once."""
+        """List the ports node by node."""
         sources = self.links["source"][self.ports["link"]]
         counts = np.bincount(sources, minlength=len(self.nodes))
-        rooms = np.where(self.nodes["kind"] == HOST, counts, -(-counts // GROUP) * GROUP)
-        first = np.cumsum(rooms) - rooms
-        order = np.argsort(sources, kind="stable")
-        places = first[sources[order]] + np.arange(len(order)) - (np.cumsum(counts) - counts)[sources[order]]
-        self.outs, self.dues = np.full(rooms.sum(), NONE, np.int32), np.full(rooms.sum(), NEVER, np.int64)
-        self.outs[places] = order
-        self.ports["place"][order] = places
-        self.nodes["ports"], self.nodes["first_port"] = counts, first
+        self.outs = order = np.argsort(sources, kind="stable").astype(np.int32)
+        self.dues = np.full(len(order), NEVER, np.int64)
+        self.ports["place"][order] = np.arange(len(order))
+        self.nodes["ports"], self.nodes["first_port"] = counts, np.cumsum(counts) - counts
         self.nodes["port_due"] = NEVER
         self.nodes["strict"] = (self.nodes["kind"] == HOST) | self.ingress["credits"].any()
         self.watch(np.flatnonzero(self.links["shallow"] == WATCHED))

@@ -16,7 +16,6 @@ import numpy as np
 from fabricsim.engine.packet.kernels.agenda import plan_departure
 from fabricsim.engine.packet.kernels.buffer import credit_bytes, let_go
 from fabricsim.engine.packet.kernels.fast.fifo import pop
-from fabricsim.engine.packet.kernels.fast.simd import GROUP, bits_before, earliest_from, lowest_bit
 from fabricsim.engine.packet.kernels.link import depart, mark, put_on_wire, sample, serialisation, write_telemetry
 from fabricsim.jit.compile import inlined, kernel, rare
 from fabricsim.records.packet import CLASSES, WATCHED
@@ -53,11 +52,11 @@ def _first_class(net, port):
     """Lowest class whose first packet may be sent; NONE if there is none."""
     row = net.ports[port]
     waiting = np.int64(row.filled & ~row.paused)
-    while waiting:
-        priority = lowest_bit(waiting)
-        if row.credit_bytes == 0 or _may_go(net, port, priority):
+    priority = np.int64(0)
+    while waiting >> priority:
+        if (waiting >> priority) & 1 and (row.credit_bytes == 0 or _may_go(net, port, priority)):
             return priority
-        waiting &= waiting - 1
+        priority += 1
     return np.int64(-1)
 
 
@@ -93,13 +92,11 @@ def settle(net, node, until):
     row = net.nodes[node]
     dues = net.dues
     later = NEVER
-    for start in range(row.first_port, row.first_port + row.ports, GROUP):
-        first = np.int64(start)
-        later = min(later, earliest_from(dues, first, until))
-        behind = bits_before(dues, first, until)
-        while behind:
-            later = min(later, _serve_before(net, np.int64(net.outs[first + lowest_bit(behind)]), until))
-            behind &= behind - 1
+    for place in range(row.first_port, row.first_port + row.ports):
+        due = dues[place]
+        if due < until:
+            due = _serve_before(net, np.int64(net.outs[place]), until)
+        later = min(later, due)
     row.port_due = later
 
 
