@@ -20,22 +20,19 @@ from fabricsim.records.program import NONE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import simpy
-
+    from fabricsim.engine.packet.state import PacketState
     from fabricsim.engine.reference.nodes import Node
     from fabricsim.engine.reference.packets import Control, Delivery, Entry
-    from fabricsim.engine.reference.shared import NetworkTables
 
 
 class Reference(NetworkParts):
-    """The packet engine's semantics in SimPy.
+    """The packet engine's semantics in SimPy, whose time is integer picoseconds.
 
     `tables`: the initial tables; they are left as they are.
-    `environment`: the SimPy environment to run in, whose time is integer picoseconds; by default a new one.
     """
 
-    def __init__(self, tables: NetworkTables, environment: simpy.Environment | None = None) -> None:
-        super().__init__(tables, environment)
+    def __init__(self, tables: PacketState) -> None:
+        super().__init__(tables)
         self._posts: dict[int, list[Callable[[], None]]] = {}
         self._due: dict[int, set[int]] = {}  # nodes that have something to do, by time
         self.rows = Rows(tables.laws)

@@ -7,7 +7,7 @@ on its way is up to `fabricsim.engine.reference`.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from fabricsim.engine.packet.kernels.delivery import BATCH_DONE, INBOX_BITS, report_arrival
 from fabricsim.engine.packet.kernels.main_loop import PIECE, SEGMENT
@@ -77,7 +77,7 @@ class ReferenceWorld(PacketWorld):
     @property
     def _reference(self) -> Reference:
         if self._run is None:
-            self._run, self._sent = Reference(_Used(self.network)), defaultdict(deque)
+            self._run, self._sent = Reference(cast("PacketState", _Used(self.network))), defaultdict(deque)
             self._inside = defaultdict(_Inside)
         return self._run
 
