@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fabricsim.records.packet import CHUNK, CLASS_SHIFT, CLASSES, CREDIT_BYTES, HOST
+from fabricsim.records.packet import CLASS_SHIFT, CLASSES, CREDIT_BYTES, HOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,8 +94,8 @@ def _may_be_freed(network: PacketState, lane: _Lane) -> bool:
         return True  # a host takes what arrives, sooner or later
     if any(number == lane.number for number in _frames(network, int(link["reverse"]))):
         return True
-    flying = _places(network, int(link["head"]), int(link["count"]))
-    return any((int(network.pool["state"][place]) >> CLASS_SHIFT) % CLASSES == lane.number for place in flying)
+    states = (int(network.pool["state"][place]) for place in network.places(link))
+    return any((state >> CLASS_SHIFT) % CLASSES == lane.number for state in states)
 
 
 def _beyond(network: PacketState, lane: _Lane) -> set[_Lane]:
@@ -103,8 +103,7 @@ def _beyond(network: PacketState, lane: _Lane) -> set[_Lane]:
     target = network.links["target"][lane.link]
     found = set()
     for port in np.flatnonzero(network.links["source"][network.ports["link"]] == target).tolist():
-        queue = network.queues[port * CLASSES + lane.number]
-        places = _places(network, int(queue["head"]), int(queue["count"]))
+        places = network.places(network.queues[port * CLASSES + lane.number])
         if any(network.pool["time"][place] == lane.link for place in places):  # in a queue: where it came from
             found.add(_Lane(int(network.ports["link"][port]), lane.number))
     return found
@@ -116,12 +115,3 @@ def _frames(network: PacketState, link: int) -> Iterator[int]:
     for _ in range(int(network.links["control_count"][link])):
         yield int(network.controls["traffic_class"][entry])
         entry = int(network.controls["next"][entry])
-
-
-def _places(network: PacketState, head: int, count: int) -> Iterator[int]:
-    """Yield the places of a FIFO's packets in the pool."""
-    place = head
-    for left in range(count, 0, -1):
-        yield place
-        if left > 1:
-            place = place + 1 if (place + 1) % CHUNK else int(network.chunk_next[place // CHUNK]) * CHUNK

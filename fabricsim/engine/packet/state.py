@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fabricsim.engine.flow.state import power_of_two, table
-from fabricsim.engine.packet.kernels.fast.fifo import following
 from fabricsim.engine.packet.kernels.fast.order import INDEX_BITS, MOST_BUCKETS
 from fabricsim.engine.packet.kernels.fast.simd import BLOCK
 from fabricsim.engine.packet.kernels.net import Net
@@ -180,16 +179,16 @@ class PacketState(Net):
         self.links["shallow"][links] = np.where(rows["shallow"] == WATCHED, WATCHED, _shallow(rows))
         for link, port in zip(rows, rows["port"].tolist(), strict=True):
             for queue in self.queues[port * CLASSES : (port + 1) * CLASSES] if port != NONE else ():
-                sizes = [self.pool["wire"][place] for place in self._places(queue)]
+                sizes = [self.pool["wire"][place] for place in self.places(queue)]
                 queue["waiting"] = np.floor(np.array(sizes) * link["ps_per_byte"] + 0.5).sum()
 
-    def _places(self, fifo: np.void) -> Iterator[int]:
+    def places(self, fifo: np.void) -> Iterator[int]:
         """Yield where the packets of a FIFO are, the first one first."""
         place = int(fifo["head"])
         for left in range(int(fifo["count"]), 0, -1):
             yield place
             if left > 1:
-                place = int(following(self, np.int64(place)))
+                place = place + 1 if (place + 1) % CHUNK else int(self.chunk_next[place // CHUNK]) * CHUNK
 
     # ---- growth ---------------------------------------------------------------------------------
 
