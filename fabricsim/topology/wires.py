@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.scenario.fabric import CableChange, FabricSpec
-    from fabricsim.scenario.network import Cable, CableBundle, Ends
+    from fabricsim.scenario.network import Cable, Ends
     from fabricsim.topology.resources import ResourceList
 
 NS_PER_METRE = 5.0
@@ -127,7 +127,8 @@ def freeze(network: Network, link_rate: float, resources: ResourceList, fabric: 
     """
     nodes, number, links = tuple(network.nodes), network.nodes, network.links
     times = np.array([link.times for link in links], np.int64)
-    a, b = (np.repeat(np.array([number[end] for end in ends], np.int64), times) for ends in _ends(links))
+    ends = [link.a for link in links], [link.b for link in links]
+    a, b = (np.repeat(np.array([number[end] for end in each], np.int64), times) for each in ends)
     cables = {link.cable: None for link in links}
     kind = {cable: index for index, cable in enumerate(cables)}
     which = np.repeat(np.array([kind[link.cable] for link in links], np.int64), times)
@@ -204,10 +205,6 @@ def _called(wire: str, one_way: bool) -> tuple[str, ...]:  # noqa: FBT001  of a 
     ends, hash_, number = wire.partition("#")
     here, _, there = ends.partition("->")
     return f"{here}-{there}{hash_}{number}", f"{there}-{here}{hash_}{number}"
-
-
-def _ends(links: Sequence[CableBundle]) -> tuple[list[str], list[str]]:
-    return [link.a for link in links], [link.b for link in links]
 
 
 def _names(nodes: Sequence[str], source: list[int], target: list[int], copy: list[int]) -> Iterator[str]:
