@@ -37,31 +37,26 @@ def all_reduce(group: Group) -> Template:
     builder = Builder(len(group.hosts), shards=local * hosts)
     columns = [[on_host[place] for on_host in group.on_host] for place in range(local)]
     for on_host in group.on_host:
-        ring_reduce_scatter(builder, on_host, 0, hosts)
+        _ring(builder, on_host, 0, hosts, reduce=True)
     for place, column in enumerate(columns):
-        ring_reduce_scatter(builder, column, place * hosts, 1)
-        ring_all_gather(builder, column, place * hosts, 1)
+        _ring(builder, column, place * hosts, 1, reduce=True)
+        _ring(builder, column, place * hosts, 1, reduce=False)
     for on_host in group.on_host:
-        ring_all_gather(builder, on_host, 0, hosts)
+        _ring(builder, on_host, 0, hosts, reduce=False)
     return builder.build()
 
 
-def ring_reduce_scatter(builder: Builder, ring: Sequence[int], first: int, unit: int) -> None:
-    """Leave the `i`-th of as many pieces of `unit` shards with the `i`-th of a ring of lanes."""
-    n = len(ring)
+def _ring(builder: Builder, ring: Sequence[int], first: int, unit: int, *, reduce: bool) -> None:
+    """Reduce `unit` shards of as many pieces as a ring of lanes has to each of these, or pass these pieces on to all.
+
+    The `i`-th piece ends with the `i`-th lane, and begins there.
+    """
+    n, ahead = len(ring), int(reduce)
     for turn in range(n - 1):
         for place, lane in enumerate(ring):
-            builder.send(lane, ring[(place + 1) % n], first + (place - turn - 1) % n * unit, unit)
-            builder.receive(lane, ring[place - 1], first + (place - turn - 2) % n * unit, unit, reduce=True)
-
-
-def ring_all_gather(builder: Builder, ring: Sequence[int], first: int, unit: int) -> None:
-    """Pass on the pieces that `ring_reduce_scatter` has left."""
-    n = len(ring)
-    for turn in range(n - 1):
-        for place, lane in enumerate(ring):
-            builder.send(lane, ring[(place + 1) % n], first + (place - turn) % n * unit, unit)
-            builder.receive(lane, ring[place - 1], first + (place - turn - 1) % n * unit, unit)
+            piece = place - turn - ahead
+            builder.send(lane, ring[(place + 1) % n], first + piece % n * unit, unit)
+            builder.receive(lane, ring[place - 1], first + (piece - 1) % n * unit, unit, reduce=reduce)
 
 
 ALGORITHM = Algorithm("hierarchical", {"all_reduce": all_reduce}, by_host=True)
