@@ -9,6 +9,9 @@ host, and up and down at once (``runTreeSplit`` of src/device/all_reduce.h).
 With ``a`` seconds per message, depth ``d`` of the deeper tree and ``c`` chunks, on ``n`` ranks: at least ``2 d a``,
 and ``2 S / B`` where the ``c`` are many; Jeaugey, "Massively scale your deep learning training with NCCL 2.4" (2019)
 gives ``2 log2(n) a + 2 S / B``.
+
+A call with one channel has one of the two trees alone: each of NCCL's channels has one. All data goes up and down it,
+so that a host with two below it sends and receives three times the data: at least ``2 d a``, and ``3 S / B``.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from fabricsim.collectives.builder import Builder
 from fabricsim.scenario.collectives import Algorithm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fabricsim.collectives.base import Group, Template
 
@@ -89,21 +92,30 @@ def add_tree(builder: Builder, parents: Mapping[int, int | None], shard: int, up
             builder.send(here_down, down * n + child, shard)
 
 
-def split_all_reduce(group: Group) -> Template:
-    """Take trees in which one member of a host talks to the parent and another to the children."""
-    return all_reduce(group, split=True)
+def _all_reduce(parents_of: Callable[[int], Sequence[Parents]], *, split: bool = False) -> Callable[[Group], Template]:
+    """Send an equal part of the data up and down each of some trees.
+
+    `split`: whether one member of a host talks to the parent and another to the children.
+    """
+
+    def all_reduce(group: Group) -> Template:
+        trees = parents_of(len(group.on_host))
+        builder = Builder(len(group.hosts), shards=len(trees), strands=2 * len(trees))
+        for number, parents in enumerate(trees):
+            hung = dict(enumerate(over_hosts(group.on_host, parents, split=split)))
+            add_tree(builder, hung, number, 2 * number, 2 * number + 1)
+        return builder.build()
+
+    return all_reduce
 
 
-def all_reduce(group: Group, *, split: bool = False) -> Template:
-    """Half of the data up and down each of two trees."""
-    builder = Builder(len(group.hosts), shards=2, strands=4)
-    for number, parents in enumerate(double_parents(len(group.on_host))):
-        hung = dict(enumerate(over_hosts(group.on_host, parents, split=split)))
-        add_tree(builder, hung, number, 2 * number, 2 * number + 1)
-    return builder.build()
+def _single(nodes: int) -> tuple[Parents]:
+    return (binary_parents(nodes),)
 
 
 ALGORITHM = (
-    Algorithm("tree", {"all_reduce": all_reduce}, by_host=True, striped=True),
-    Algorithm("split_tree", {"all_reduce": split_all_reduce}, by_host=True, striped=True),
+    Algorithm("tree", {"all_reduce": _all_reduce(double_parents)}, by_host=True, striped=True),
+    Algorithm("split_tree", {"all_reduce": _all_reduce(double_parents, split=True)}, by_host=True, striped=True),
+    Algorithm("single_tree", {"all_reduce": _all_reduce(_single)}, by_host=True, striped=True),
+    Algorithm("split_single_tree", {"all_reduce": _all_reduce(_single, split=True)}, by_host=True, striped=True),
 )
