@@ -59,7 +59,7 @@ def bench(  # noqa: PLR0913  one parameter per option
     from fabricsim.report.nccl_table import WIDTH  # noqa: PLC0415  as above
     from fabricsim.run import benchtable  # noqa: PLC0415  as above
 
-    common.check_output_file(output)
+    common.check_output_file(output, scenario, cluster, transport, collectives, against)
     benchtable.check_test(test)
     parts: common.Options = {"cluster": cluster, "transport": transport, "collectives": collectives}
     rest: common.Options = {f"collectives.algorithm.{benchtable.TESTS.get(test, test)}": algorithm}

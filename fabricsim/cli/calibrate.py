@@ -87,7 +87,7 @@ def calibrate(  # noqa: PLR0913  one parameter per option
 
     Of traces it takes the times of kernels, and writes them as a preset of a GPU.
     """
-    _check_output(output)
+    _check_output(output, logs)
     if are_kernel_traces(logs):
         given: dict[str, object] = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
         given |= {"halves": halves is not None, "test": test, "collectives": collectives, "set": settings}
@@ -112,12 +112,12 @@ def calibrate(  # noqa: PLR0913  one parameter per option
         _write(found, output, chosen, transport)
 
 
-def _check_output(output: Path | None) -> None:
+def _check_output(output: Path | None, logs: Sequence[str]) -> None:
     from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
 
     if output is not None:
         preset.check_target(output)
-    common.check_output_file(output)
+    common.check_output_file(output, *logs)
 
 
 def _tables(logs: Sequence[str], test: str | None, smallest: str, largest: str) -> list[Measurement]:

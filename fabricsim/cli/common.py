@@ -314,15 +314,19 @@ def watched(taps: list[str] | None, captures: list[str] | None, output: Path | N
     return watch
 
 
-def check_output_file(file: Path | None) -> None:
+def check_output_file(file: Path | None, *inputs: str | Path | None) -> None:
     """Find out before a long run whether its result can be written.
 
     `file`: what ``-o`` gave, if anything.
-    Raises InputError if something else than a file is in the way, or the folder is missing or read-only.
+    `inputs`: what is read besides: files, folders or names.
+    Raises InputError if something else than a file is in the way, it is one of the inputs or in one, or the folder is
+        missing or read-only.
     """
     if file is None:
         return
     problem = _in_the_way_of_a_file(file)
+    if not problem and any(_holds(Path(each), file) for each in inputs if each is not None):
+        problem = "is what is read, and would be lost; name another file"
     if problem:
         msg = f"-o {file}: {problem}"
         raise InputError(msg)
@@ -339,6 +343,14 @@ def _in_the_way_of_a_file(file: Path) -> str:
         return "" if os.access(file.parent, os.W_OK) else f"the folder {file.parent} is read-only; name another file"
     except OSError as error:  # such as a name that is too long
         return f"cannot be a file: {error.strerror}"
+
+
+def _holds(given: Path, file: Path) -> bool:
+    """Whether a file that is there is what was given, or within it."""
+    try:
+        return file.exists() and given.exists() and file.resolve().is_relative_to(given.resolve())
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def check_output_folder(folder: Path | None) -> None:

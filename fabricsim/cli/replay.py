@@ -60,7 +60,7 @@ def replay(  # noqa: PLR0913  one parameter per option
     as_json: common.JsonOption = False,
 ) -> None:
     """Replay the trace of a real job on a fabric, and compare with what was captured."""
-    common.check_output_file(output)
+    common.check_output_file(output, *traces, fabric, against)
     watch = common.watched(tap, pcap, output)
     rebuilding = Rebuilding(form, only, gpu_speed, message_size, scale_to, ranks, ranks_per_host)
     rebuilt, name = rebuilt_from(traces, rebuilding)

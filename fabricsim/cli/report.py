@@ -25,7 +25,7 @@ def report(results: ResultsArgument, *, output: PageOption) -> None:
     from fabricsim.report.page.writer import write_page  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
 
-    check_output_file(output)
+    check_output_file(output, *results)
     write_page([(path.name, read_any(path)) for path in results], output)
     note(f"wrote {output}")
 
@@ -43,7 +43,7 @@ def timeline(
     from fabricsim.results.hdf5 import read  # noqa: PLC0415  as above
 
     if not per_rank:
-        check_output_file(output)
+        check_output_file(output, result)
         write_timeline(read(result), output)
         note(f"wrote {output}")
         return

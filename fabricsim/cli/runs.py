@@ -67,7 +67,7 @@ def run(  # noqa: PLR0913  one parameter per option
 
     With --uncertainty the parameters that presets do not know exactly vary; those that the time owes most to are named.
     """
-    common.check_output_file(output)
+    common.check_output_file(output, scenario)
     watch = common.watched(tap, pcap, output)
     loaded = _load(scenario, settings or [], {"transport": transport, "engine": engine, "seed": seed})
     result = _simulate(loaded, watch, matrix=matrix)
@@ -101,7 +101,7 @@ def rerun(  # noqa: PLR0913  one parameter per option
     from fabricsim.results.traffic import TrafficRecord  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import reload  # noqa: PLC0415  as above
 
-    common.check_output_file(output)
+    common.check_output_file(output, result)
     watch = common.watched(tap, pcap, output)
     earlier = read_any(result)
     extensions.supply(earlier.resolved.get("extensions", {}), extension or ())

@@ -41,7 +41,7 @@ def topology(
     prices: PricesOption = None,
 ) -> None:
     """Count switches, ports, cables and transceivers of a fabric, price them, find its bisection, and draw it."""
-    check_output_file(output)
+    check_output_file(output, scenario, prices)
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
     loaded = load(scenario, list(settings or []), with_job=False).scenario

@@ -605,3 +605,27 @@ def test_a_replay_is_not_run_again_from_its_result(fabricsim: Fabricsim) -> None
     assert fabricsim("replay", "dlrm-v100", "--fabric", "dgx1-v100", "-o", "dl.h5")[0] == 0
 
     assert "dl.h5 is a replay, whose trace is not in it" in refused(fabricsim, "rerun", "dl.h5")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "input", "-o", "input"],
+        ["replay", "input", "--fabric", "hkbu", "-o", "sub/../input"],
+        ["replay", "sub", "--fabric", "hkbu", "-o", "sub/link"],
+        ["bench", "latency", "hkbu", "--against", "input", "-o", "input"],
+        ["timeline", "input", "-o", "input"],
+        ["report", "input", "-o", "input"],
+        ["topology", "hkbu", "--prices", "input", "-o", "input"],
+        ["calibrate", "input", "--transport", "tcp-10g", "-o", "input"],
+    ],
+)
+def test_what_is_read_is_not_replaced(fabricsim: Fabricsim, tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "input").write_text("captured", encoding="utf-8")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "link").write_text("captured", encoding="utf-8")
+
+    code, _, err = fabricsim(*command)
+
+    assert (code, (tmp_path / "input").read_text(encoding="utf-8")) == (2, "captured")
+    assert f"-o {command[-1]}: " in err
