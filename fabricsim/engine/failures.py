@@ -38,6 +38,8 @@ _LEAST_ARRIVING = 0.5
 """Share of full packets that bit errors have to leave on each link: over six links one in 64 arrives then."""
 _BITS = 8
 _MOST_NAMED = 3
+MOST_AGAIN = 100_000
+"""How often failures come again in a run, all together: each takes some 0.2 ms and 2 kB."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Failures:
         self._down: Counter[int] = Counter()
         self._ends: Counter[int] = Counter()  # of failures of a wire that are known to end
         self._sources: dict[int, Iterator[list[FabricEvent]]] = {}
+        self._again = 0
         self.since: dict[int, int] = {}
         self.withdrawn: frozenset[int] = frozenset()
         self.gone: dict[int, str] = {}
@@ -154,8 +157,19 @@ class Failures:
             if source is not None:
                 if event.what == "up":
                     self._ends.subtract(event.target.wires)
+                self._count_again(event)
                 self._draw_from(source)
         self.intact = not (self._heap or self.since or self.gone)
+
+    def _count_again(self, over: FabricEvent) -> None:
+        """Refuse failures that would come again and again for as long as anybody waits."""
+        self._again += 1
+        if self._again > MOST_AGAIN:
+            msg = (
+                f"failures came again {MOST_AGAIN:,} times within {_time(over.time)}, that of {over.target.name} last: "
+                "no more are simulated; write a longer every, mtbf or mttr, or times (fabric.failures)"
+            )
+            raise SimulationError(msg)
 
     # ---- what ---------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import pytest
 import simpy
 
 from fabricsim import load
+from fabricsim.engine import failures
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import SimulationError
 from fabricsim.results.traffic import DEMAND
@@ -235,3 +236,17 @@ def test_what_is_sprayed_is_cut_off_where_no_way_is_left() -> None:
 
     assert not told("leaf0->spine0", "spine0->leaf1")
     assert told("leaf0->spine0", "spine1->leaf1")
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+@pytest.mark.parametrize("often", ["until='1ns', every='2ns'", "mtbf='1ns', mttr='1ns'"])
+def test_failures_that_come_again_without_end_are_refused(
+    engine: str, often: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failures, "MOST_AGAIN", 100)
+    env = simpy.Environment()
+    settings = [f"engine={engine}", f"fabric.failures=[{{ link = 'host0-switch0', {often} }}]"]
+    fabric = Fabric(env, load("ideal-16", settings).scenario)
+
+    with pytest.raises(SimulationError, match=r"came again 100 times within .* that of host0-switch0 last"):
+        env.run(fabric.send(0, 1, SIZE))
