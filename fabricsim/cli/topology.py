@@ -36,7 +36,7 @@ def topology(
     *,
     as_json: JsonOption = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw it: a .png or .svg file.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Draw it: a .png, .svg or .pdf file.")
     ] = None,
     prices: PricesOption = None,
 ) -> None:

@@ -54,7 +54,8 @@ def headline(found: Inventory) -> str:
     if not found.joined:
         said.append("not all NICs are joined (rails)")
     elif found.diameter is not None:
-        said.append(f"at most {found.diameter} switches between two NICs")
+        inside = " (those inside hosts included)" if found.inside else ""
+        said.append(f"at most {found.diameter} switches{inside} between two NICs")
     return "; ".join(said)
 
 

@@ -117,14 +117,16 @@ def _switches(wires: Wires, cable: np.ndarray, inside: np.ndarray, nics: int) ->
 
 def _cables(wires: Wires, numbers: np.ndarray, nics: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
     kinds: Counter[tuple[str, float, float]] = Counter()
+    between: dict[frozenset[str], str] = {}  # whichever end of a cable comes first
     for wire in numbers.tolist():
         ends = [wires.nodes[wires.source[wire]], wires.nodes[wires.target[wire]]]
         names = [("NIC" if nics else "") if name.startswith("host") else kind_of(name) for name in ends]
-        kinds[" - ".join(names), wires.rate[wire] * _GBPS, wires.propagation[wire] / 1000 / NS_PER_METRE] += 1
+        name = between.setdefault(frozenset(names), " - ".join(names))
+        kinds[name, wires.rate[wire] * _GBPS, wires.propagation[wire] / 1000 / NS_PER_METRE] += 1
     found, transceivers = [], Counter[str]()
-    for (between, rate, metres), count in kinds.items():
-        medium = next((name for reach, name in _REACHES if metres <= reach), "coherent")
-        found.append({"between": between, "count": count, "gbps": rate, "metres": metres, "medium": medium})
+    for (name, rate, metres), count in kinds.items():
+        medium = next((medium for reach, medium in _REACHES if metres <= reach), "coherent")
+        found.append({"between": name, "count": count, "gbps": rate, "metres": metres, "medium": medium})
         if medium != "copper":
             transceivers[f"{rate:.4g}G {medium}"] += 2 * count
     return found, dict(transceivers)

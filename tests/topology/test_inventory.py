@@ -56,6 +56,16 @@ def test_rails_that_nothing_joins_are_told() -> None:
     assert [kind["count"] for kind in found.switches] == [2]
 
 
+def test_a_tier_of_cables_is_one_row_whichever_end_is_listed_first() -> None:
+    found, _ = survey(16, "{topology='fat-tree', k=4}")
+
+    assert {kind["between"]: kind["count"] for kind in found.cables} == {
+        "NIC - edge": 16,
+        "edge - aggregation": 16,
+        "aggregation - core": 16,
+    }
+
+
 def test_transceivers_are_two_for_each_cable_beyond_copper() -> None:
     fabric = "{topology='leaf-spine', hosts_per_leaf=4, spines=2, host_cable='3m', switch_cable='300m'}"
     found, _ = survey(16, fabric, "fabric.uplink_rate=400Gbps")
