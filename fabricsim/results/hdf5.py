@@ -78,7 +78,7 @@ def read(path: Path | str) -> RunRecord:
     """
     found = read_any(path)
     if isinstance(found, TrafficRecord):
-        msg = f"{path}: is the result of fabricsim traffic, not of a job; fabricsim plot and rerun take it"
+        msg = f"{path}: is the result of fabricsim traffic, not of a job; fabricsim plot, report and rerun take it"
         raise ResultError(msg)
     return found
 

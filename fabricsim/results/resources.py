@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypedDict
 
 from fabricsim.units import seconds
@@ -32,6 +33,16 @@ def tier(name: str) -> str:
     return re.sub(r"\d+", "*", name)
 
 
+def utilisation(link: LinkRecord, time: float) -> float:
+    """Give the share of `time`, s, for which a link was in use; acknowledgements behind the end count no more."""
+    return min(link.load / (link.capacity * time), 1.0)
+
+
+def by_use(use: float) -> float:
+    """Order uses from the highest: those that differ by rounding alone keep their order."""
+    return -round(use, 9)
+
+
 def resources(result: RunRecord) -> list[ResourceSummary]:
     """Summarise the resources that carried something in an iteration, a row for each tier (`by_tier`)."""
     return by_tier(result.links, seconds(result.iteration))
@@ -48,11 +59,11 @@ def by_tier(links: Iterable[LinkRecord], time: float) -> list[ResourceSummary]:
         if link.capacity > 0:
             tiers.setdefault((tier(link.name), link.kind), []).append(link)
     rows = [_row(*key, some, time) for key, some in tiers.items()]
-    return sorted((row for row in rows if row["utilisation_max"] > 0), key=lambda row: -row["utilisation_max"])
+    return sorted((row for row in rows if row["utilisation_max"] > 0), key=lambda row: by_use(row["utilisation_max"]))
 
 
 def _row(name: str, kind: str, links: list[LinkRecord], time: float) -> ResourceSummary:
-    used = [link.load / (link.capacity * time) for link in links]
+    used = [utilisation(link, time) for link in links]
     count = sum(link.copies for link in links)
     return {
         "tier": name,
@@ -60,5 +71,5 @@ def _row(name: str, kind: str, links: list[LinkRecord], time: float) -> Resource
         "count": count,
         "utilisation_mean": sum(use * link.copies for use, link in zip(used, links, strict=True)) / count,
         "utilisation_max": max(used),
-        "busiest": links[used.index(max(used))].name,
+        "busiest": min(zip(map(by_use, used), links, strict=True), key=itemgetter(0))[1].name,
     }

@@ -14,7 +14,7 @@ from fabricsim.results.causes import causes
 from fabricsim.results.jobs import summarise_jobs
 from fabricsim.results.packets import congested
 from fabricsim.results.pairs import summarise_pairs
-from fabricsim.results.resources import resources
+from fabricsim.results.resources import by_use, resources, utilisation
 from fabricsim.results.slowdown import percentile
 from fabricsim.results.throughput import throughput
 from fabricsim.scenario.collectives import assumed
@@ -298,7 +298,7 @@ def _hottest(result: RunRecord) -> list[LinkSummary]:
     time = seconds(result.iteration)
     busy = [link for link in result.links if link.load > 0 and link.capacity > 0]
     # sorted keeps the fabric's order among equals
-    hottest = sorted(busy, key=lambda link: -link.load / link.capacity)[:HOTTEST]
+    hottest = sorted(busy, key=lambda link: by_use(utilisation(link, time)))[:HOTTEST]
     rows = {name: rate for name, rate in zip(result.series.names, result.series.rate, strict=True) if rate.size}
     peaks = {name: float(rate.max()) for name, rate in rows.items()}
     summaries = [_link(link, time, peaks.get(link.name)) for link in hottest]
@@ -312,7 +312,7 @@ def _link(link: LinkRecord, time: float, peak: float | None) -> LinkSummary:
     return {
         "name": link.name,
         "kind": link.kind,
-        "utilisation": link.load / (link.capacity * time),
+        "utilisation": utilisation(link, time),
         "payload_bytes": link.payload,
         "payload_rate_mean_bytes_per_s": link.payload / time,
         "payload_rate_peak_bytes_per_s": peak,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 import numpy as np
 
 from fabricsim.results.packets import congested
-from fabricsim.results.resources import by_tier
+from fabricsim.results.resources import by_tier, by_use, utilisation
 from fabricsim.units import PS_PER_S, seconds
 
 if TYPE_CHECKING:
@@ -214,12 +214,12 @@ def _spread(values: NDArray[np.float64]) -> Spread:
 def _hottest(result: TrafficRecord) -> list[LinkUseSummary]:
     time = seconds(result.makespan)
     # sorted keeps the fabric's order among equals
-    busiest = sorted(result.links, key=lambda use: -use.link.load / use.link.capacity)[:HOTTEST]
+    busiest = sorted(result.links, key=lambda use: by_use(utilisation(use.link, time)))[:HOTTEST]
     return [
         {
             "name": use.link.name,
             "kind": use.link.kind,
-            "utilisation": use.link.load / (use.link.capacity * time),
+            "utilisation": utilisation(use.link, time),
             "payload_bytes": use.link.payload,
             "flows": use.flows,
         }

@@ -71,7 +71,7 @@ def of_series(series: Series, end: int, bins: int = BINS) -> tuple[NDArray[np.fl
     for name, places in tiers.items():
         mine = use[places]
         if mine.any():
-            busiest = series.names[places[int(np.argmax(mine.mean(axis=1)))]]
+            busiest = series.names[places[int(np.argmax(mine.mean(axis=1).round(9)))]]
             bands = (mine.min(axis=0), mine.mean(axis=0), mine.max(axis=0))
             found.append(TierUse(name, "wire", len(places), busiest, *bands))
     return edges, sorted(found, key=lambda use: -use.most.mean())

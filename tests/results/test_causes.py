@@ -9,8 +9,8 @@ from fabricsim.records.program import NONE
 from fabricsim.results.breakdown import critical_rank
 from fabricsim.results.causes import causes
 from fabricsim.results.critical_path import critical_path
-from fabricsim.results.resources import resources, tier
-from fabricsim.results.result import Limits, Rest, RunRecord
+from fabricsim.results.resources import by_tier, resources, tier
+from fabricsim.results.result import Limits, LinkRecord, Rest, RunRecord
 from fabricsim.units import PS_PER_S
 from tests.reference import factory
 
@@ -78,3 +78,13 @@ def test_a_tier_is_one_row(two_ranks: RunRecord) -> None:
     assert (wires["count"], wires["busiest"]) == (2, "host0 > leaf0")
     assert (wires["utilisation_mean"], wires["utilisation_max"]) == pytest.approx((0.375, 0.5))
     assert tier("leaf12->spine3") == "leaf*->spine*"
+
+
+def test_of_links_that_differ_by_rounding_the_first_is_the_busiest_and_none_is_used_beyond_the_end() -> None:
+    loads = {"a1": 0.3, "a2": 0.3 + 5e-17, "b1": 1.02}
+    links = [LinkRecord(name, "wire", 1.0, load, 0.0, ()) for name, load in loads.items()]
+
+    rows = {row["tier"]: row for row in by_tier(links, 1.0)}
+
+    assert loads["a2"] > loads["a1"]
+    assert (rows["a*"]["busiest"], rows["b*"]["utilisation_max"]) == ("a1", 1.0)
