@@ -143,8 +143,14 @@ SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all r
 ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
 
 _WidthOption = Annotated[
-    float,
-    typer.Option(metavar="INCHES", min=2.5, max=20.0, help="Width of pictures; a column of a paper has about 3.3."),
+    float | None,
+    typer.Option(
+        metavar="INCHES",
+        min=2.5,
+        max=20.0,
+        show_default=f"{FULL_WIDTH}",
+        help="Width of pictures; a column of a paper has about 3.3.",
+    ),
 ]
 
 Labels = tuple[str, list[str]]
@@ -157,16 +163,19 @@ _PATIENCE = 2.0
 """Seconds of work after which progress is shown."""
 
 
-def on_paper(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that draws the option of how wide its pictures are."""
+def on_paper(command: Callable[..., None], *, always: bool = False) -> Callable[..., None]:
+    """Give a command that draws the option of how wide its pictures are; `always`: whether it draws without ``-o``."""
 
     @wraps(command)
-    def drawn(*values: Any, width: float = FULL_WIDTH, **options: Any) -> None:  # noqa: ANN401  as typer calls it
-        with paper(width):
+    def drawn(*values: Any, width: float | None = None, **options: Any) -> None:  # noqa: ANN401  as typer calls it
+        if width is not None and options["output"] is None and not always:
+            msg = f"--width {width:g} has no effect without -o, which says where pictures go; give both, or neither"
+            raise InputError(msg)
+        with paper(width or FULL_WIDTH):
             command(*values, **options)
 
     own, named = signature(command, eval_str=True), cast("Any", drawn)
-    width = Parameter("width", Parameter.KEYWORD_ONLY, default=FULL_WIDTH, annotation=_WidthOption)
+    width = Parameter("width", Parameter.KEYWORD_ONLY, default=None, annotation=_WidthOption)
     named.__signature__ = own.replace(parameters=[*own.parameters.values(), width])  # typer's way to learn of it
     return drawn
 

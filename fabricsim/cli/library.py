@@ -123,12 +123,14 @@ def list_(
     from rich.text import Text  # noqa: PLC0415  as above
 
     from fabricsim.scenario import library  # noqa: PLC0415  as above
+    from fabricsim.scenario.suggest import did_you_mean  # noqa: PLC0415  as above
 
     listing: dict[str, Callable[[], dict[str, str]]] = {"algorithms": _algorithms, "studies": _studies}
     listing |= {each: partial(library.described, each) for each in library.KINDS}
     listing |= {each: partial(_declared, each) for each in _DECLARED}
     if kind is not None and kind not in listing:
-        library.names(kind)  # an unknown kind ends here, with those that there are
+        msg = f"there is nothing of kind {kind!r} to list; {did_you_mean(kind, sorted(listing))}"
+        raise InputError(msg)
     for name in sorted(listing) if kind is None else [kind]:
         table = Table(title=name, title_justify="left", box=None, show_header=False, pad_edge=False)
         table.add_column(no_wrap=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -271,7 +272,7 @@ def _draw_comparison(results: Sequence[RunRecord], output: Path | None, labels: 
     common.note(f"wrote {path}")
 
 
-@common.on_paper
+@partial(common.on_paper, always=True)
 def plot(
     result: ResultArgument,
     *,

@@ -143,10 +143,12 @@ def headline_text(summary: Summary) -> Text:
     text.append(f": {summary['ranks']} ranks{folded} over {summary['transport']}\n")
     text.append("Iteration time ")
     text.append(human_seconds(summary["iteration_time_s"]), style="bold")
-    if _compute_unknown(summary):
+    unknown = _compute_unknown(summary)
+    if unknown and not summary["breakdown_s"]["host"]:
         return text.append(" of communication alone: the trace does not say how long kernels take\n")
-    parts = [f"{name} {percent(time / summary['iteration_time_s'])}" for name, time in parts_of(summary)]
-    text.append(f": {', '.join(parts)}\n")
+    known = [part for part in parts_of(summary) if not unknown or part[0] != "compute"]
+    parts = [f"{name} {percent(time / summary['iteration_time_s'])}" for name, time in known]
+    text.append(f": {', '.join(parts)}{'; the trace does not say how long kernels take' if unknown else ''}\n")
     return text.append(f"{', '.join(rates)}\n") if (rates := _rates(summary)) else text
 
 

@@ -410,7 +410,15 @@ def test_recording_without_a_place_for_it(fabricsim: Fabricsim, option: str) -> 
 
 def test_unknown_study_and_kind(fabricsim: Fabricsim) -> None:
     assert refused(fabricsim, "validate", "hkbo", "-o", "out") == "there is no study 'hkbo'; did you mean 'hkbu'?"
-    assert refused(fabricsim, "list", "gpu") == "no presets of kind 'gpu'; did you mean 'gpus'?"
+    assert refused(fabricsim, "list", "gpu") == "there is nothing of kind 'gpu' to list; did you mean 'gpus'?"
+    assert "there are algorithms, clusters, " in refused(fabricsim, "list", "nothing")
+
+
+@pytest.mark.parametrize(
+    "command", [["traffic", "ring"], ["topology", "ideal-16"], ["compare", "gpt2-medium-dp", "--transport", "tcp-10g"]]
+)
+def test_a_width_without_pictures(fabricsim: Fabricsim, command: list[str]) -> None:
+    assert refused(fabricsim, *command, "--width", "3.3").startswith("--width 3.3 has no effect without -o")
 
 
 @pytest.mark.parametrize(
@@ -436,8 +444,8 @@ def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*_: object, **__: object) -> None:
         pytest.fail("a simulation was begun")
 
+    monkeypatch.setattr("fabricsim.run.at_once.simulate", begun)  # which takes it from the other: this one first
     monkeypatch.setattr("fabricsim.run.pipeline.simulate", begun)
-    monkeypatch.setattr("fabricsim.run.at_once.simulate", begun)
     monkeypatch.setattr("fabricsim.run.bench.Fabric", begun)
 
 

@@ -87,8 +87,11 @@ def assert_one_answer(result: RunRecord) -> None:
     headline, table = text.split("\n\n")[0], text.split("Where the time goes")[1].split("\n\n")[0]
     rows = dict(re.findall(r"^(compute|exposed communication|host|bubble)(.*)$", table, re.MULTILINE))
     unknown = "capture" in summary and not times["compute"]
-    end = " of communication alone: the trace does not say how long kernels take" if unknown else ": "
+    said = "the trace does not say how long kernels take"
+    alone = unknown and not times["host"]
+    end = f" of communication alone: {said}" if alone else ": "
     assert f"Iteration time {human_seconds(summary['iteration_time_s'])}{end}" in headline
+    assert (said in " ".join(headline.split())) == unknown
     for name, time in times.items():
         if name == "host" and not time:
             assert "host" not in {*rows, headline.split(":")[-1]}
@@ -96,7 +99,7 @@ def assert_one_answer(result: RunRecord) -> None:
         if unknown and name == "compute":
             assert rows[name].split() == ["unknown", "-"]
             continue
-        assert unknown or f"{name} {shares[name]}" in headline
+        assert alone or f"{name} {shares[name]}" in headline
         assert f"{human_seconds(time)} " in rows[name]
         assert rows[name].rstrip().endswith(f" {shares[name]}")
     assert_rates(result, summary, headline)

@@ -125,7 +125,7 @@ class Window:
         """Raise what is wrong with the JSON here."""
         if code == TOO_DEEP:
             self.fail(f"more than {MOST_NESTED} brackets within brackets", "no trace has them; capture again")
-        self.fail("this is no JSON", "the file is damaged; copy it again")
+        self.fail("this is no JSON, or none that a trace has here", "the file is damaged; copy it again")
 
     def fail(self, problem: str, way_out: str) -> NoReturn:
         """Raise an error that names this place."""
