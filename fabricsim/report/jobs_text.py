@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from fabricsim.report.causes_text import cause_name
+from fabricsim.report.causes_text import cause_text, first_beside_compute
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.units import human_seconds
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fabricsim.results.causes import Cause
     from fabricsim.results.jobs import JobSummary
 
 
@@ -26,17 +25,12 @@ def jobs_text(jobs: Sequence[JobSummary]) -> RenderableType:
     table = FittedTable("Job", numbers, words=["First cause beside computing"], least=least)
     for job in jobs:
         times = (job[name] for name in ("iteration_time_s", "compute_s", "exposed_communication_s", "bubble_s"))
-        first = next((cause for cause in job["causes"] if cause["cause"] != "compute"), job["causes"][0])
+        first = first_beside_compute(job["causes"])
         table.add_row(
             escape(job["name"]),
             str(job["ranks"]),
             human_seconds(job["start_s"]),
             *(human_seconds(time) for time in times),
-            escape(_said(first)),
+            escape(f"{cause_text(first)}, {100 * first['share']:.1f} %"),
         )
     return titled("Jobs, each from its own start", table)
-
-
-def _said(cause: Cause) -> str:
-    detail = f" ({cause['detail']})" if cause["detail"] else ""
-    return f"{cause_name(cause)}{detail}, {100 * cause['share']:.1f} %"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fabricsim.results.summary import CollectiveSummary, Summary
+    from fabricsim.results.traffic import TrafficSummary
 
 ROWS = 12
 """Collectives shown at most; the JSON has all of them."""
@@ -255,11 +256,16 @@ def sizes_of(rows: Sequence[CollectiveSummary]) -> list[str]:
     ]
 
 
-def _footer(summary: Summary) -> Text:
+def counted_text(summary: Summary | TrafficSummary) -> Text:
+    """Say what the engine counted, in what time, and what would repeat the run."""
     shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] == "flow"}
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
     wall = f" in {human_seconds(summary['wall_seconds'])}" if summary["wall_seconds"] is not None else ""
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
+    return Text(f"{counts}{wall}\n{run}" if counts else run, style="dim")
+
+
+def _footer(summary: Summary) -> Text:
     slow = summary["message_slowdown"]
     slowdown = ""
     if slow["p50"] is not None and slow["p99"] is not None:
@@ -267,7 +273,7 @@ def _footer(summary: Summary) -> Text:
         shared = any(row["collective"] != "send_recv" for row in summary["collectives"])
         why = " (channels of one collective share their NIC, which counts)" if shared else ""
         slowdown = f"Messages took {slow['p50']:.3g}x (p50), {slow['p99']:.3g}x (p99) of their time alone{why}\n"
-    return Text(slowdown).append(f"{counts}{wall}\n{run}" if counts else run, style="dim")
+    return Text(slowdown).append(counted_text(summary))
 
 
 def percent(share: float) -> str:
