@@ -223,13 +223,11 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[ResourceUse, ...]
                 name=resources.names[index],
                 kind=resources.kinds[index],
                 capacity=resources.capacities[index],
-                load=load_here,
-                payload=payload_here,
+                load=load[index].item(),
+                payload=payload[index].item(),
                 calls=(),
             ),
-            count,
+            flows[index].item(),
         )
-        for index, load_here, payload_here, count in zip(
-            used.tolist(), load[used].tolist(), payload[used].tolist(), flows[used].tolist(), strict=True
-        )
+        for index in used.tolist()
     )
