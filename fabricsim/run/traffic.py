@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.traffic import FlowSizes
 
-__all__ = ["demand", "read", "refuse_amounts", "request", "simulate"]
-
 _SIZE = "10MB"  # of each flow if none is asked for; ``poisson`` takes `_SIZES`
 _SIZES = "websearch"
 
