@@ -11,24 +11,25 @@ from fabricsim.calibration.fit import fit
 from fabricsim.calibration.measurements import split
 from fabricsim.calibration.parameters import of_scenario
 from fabricsim.calibration.simulated import Simulated, described, ways
-from fabricsim.calibration.warnings import of_fit
 from fabricsim.errors import InputError
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.scenario.load import load
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from fabricsim.calibration.fit import Fit
+    from fabricsim.calibration.fit import Estimate, Fit
     from fabricsim.calibration.measurements import Measurement
 
 _FIT_SHARE = 0.95  # of the whole work, for progress: the rest is the rows held out
 _WINDOWED_FROM = 2**16
 """Bytes from which rows of a bandwidth test count: how fast messages can be posted, which limits smaller ones, is in no
 parameter."""
+_FEW = 3  # rows below which the parameters of a protocol rest on hardly more than themselves
+_SMALL = 2**16  # bytes up to which a message takes longer to hand over than to send, on any network of 10 Gb/s and more
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def calibrate(
     if progress is not None:
         progress(1.0)
     rows = [(each.measurement, each.ways) for each in simulated]
-    return Calibration(found, tuple(compared), tuple(of_fit(found, rows)))
+    return Calibration(found, tuple(compared), tuple(_warnings(found, rows)))
 
 
 def _usable(table: Measurement) -> Measurement:
@@ -150,3 +151,46 @@ def _validation_rows(compared: Compared) -> list[ValidationRow]:
         ValidationRow(f"{table.test}, {human_bytes(size)}", "us", real * 1e6, ours * 1e6, table.name, "captured")
         for size, real, ours in columns
     ]
+
+
+def _warnings(found: Fit, rows: Sequence[tuple[Measurement, Sequence[str]]]) -> Iterator[str]:
+    """Yield a sentence for each parameter that the data does not determine, and for each that it hardly does.
+
+    `found`: the estimates.
+    `rows`: tables that were fitted, and the algorithm and protocol of each row.
+    """
+    for estimate in found.estimates:
+        sizes = _sizes(estimate, rows)
+        if not estimate.determined:
+            yield f"{estimate.parameter.name} is not determined: {_reason(estimate, sizes)}"
+        elif estimate.at_bound:
+            yield (
+                f"{estimate.parameter.name} went to an end of its range: the data may lie beyond what the model does; "
+                "see the cluster's description"
+            )
+        elif len(sizes) < _FEW:
+            yield f"{estimate.parameter.name} rests on {len(sizes)} rows; give a table with more sizes"
+
+
+def _sizes(estimate: Estimate, rows: Sequence[tuple[Measurement, Sequence[str]]]) -> list[int]:
+    """Sizes of the rows that a parameter takes part in."""
+    return sorted(
+        int(size)
+        for table, ways in rows
+        for size, way in zip(table.sizes, ways, strict=True)
+        if estimate.parameter.concerns(way)
+    )
+
+
+def _reason(estimate: Estimate, sizes: Sequence[int]) -> str:
+    span = f"{len(sizes)} rows from {human_bytes(sizes[0])} to {human_bytes(sizes[-1])}"
+    if estimate.parameter.role == "bandwidth":
+        if sizes[-1] <= _SMALL:
+            return f"the table ends at {human_bytes(sizes[-1])}, where latency decides; measure up to 256 MiB"
+        return f"something else is narrower in all of the {span}"
+    if len(sizes) < _FEW:
+        return f"it has only {span}; measure more sizes"
+    if estimate.parameter.role == "latency":
+        return f"in the {span} other times are much longer; measure smaller sizes"
+    ratio = float(np.log2(sizes[-1] / sizes[0]))
+    return f"the {span}, {ratio:.0f} doublings, go with latency and bandwidth alone"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fabricsim.collectives.nccl.plan import NcclPlan
@@ -146,7 +146,7 @@ def _bandwidths(scenario: Scenario) -> list[Parameter]:
         found.append(_parameter("host_efficiency", "share", "bandwidth", (0.01, 1.25), share, _SURE_OF_SHARE))
     if transport.send_copy and transport.send_copy == transport.receive_copy:
         copy = _parameter("send_copy", "time per byte", "bandwidth", (1e-12, 1e-7), transport.send_copy, _SURE_OF_COPY)
-        found.append(_and_also(copy, "receive_copy"))
+        found.append(replace(copy, keys=("send_copy", "receive_copy")))
     return found
 
 
@@ -161,9 +161,3 @@ def _parameter(  # noqa: PLR0913, PLR0917  one after the other, as in `Parameter
 ) -> Parameter:
     least, most = span
     return Parameter(name, (name,), unit, role, least, most, min(max(start, least), most), spread, ways)
-
-
-def _and_also(parameter: Parameter, key: str) -> Parameter:
-    from dataclasses import replace  # noqa: PLC0415  used here alone
-
-    return replace(parameter, keys=(*parameter.keys, key))

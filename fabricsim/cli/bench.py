@@ -58,11 +58,12 @@ def bench(  # noqa: PLR0913  one parameter per option
     from fabricsim.report.bench_text import bench_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.report.nccl_table import WIDTH  # noqa: PLC0415  as above
     from fabricsim.run import benchtable  # noqa: PLC0415  as above
+    from fabricsim.run.bench import TESTS  # noqa: PLC0415  as above
 
     common.check_output_file(output, scenario, cluster, transport, collectives, against)
     benchtable.check_test(test)
     parts: common.Options = {"cluster": cluster, "transport": transport, "collectives": collectives}
-    rest: common.Options = {f"collectives.algorithm.{benchtable.TESTS.get(test, test)}": algorithm}
+    rest: common.Options = {f"collectives.algorithm.{TESTS.get(test, test)}": algorithm}
     found = _load(scenario, parts, [*(settings or []), *common.as_settings(rest)])
     sizes = benchtable.sizes(smallest, largest)
     reference = None if against is None else benchtable.read_reference(against, test)

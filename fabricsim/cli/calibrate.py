@@ -87,7 +87,11 @@ def calibrate(  # noqa: PLR0913  one parameter per option
 
     Of traces it takes the times of kernels, and writes them as a preset of a GPU.
     """
-    _check_output(output, logs)
+    from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
+
+    if output is not None:
+        preset.check_target(output)
+    common.check_output_file(output, *logs)
     if are_kernel_traces(logs):
         given: dict[str, object] = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
         given |= {"halves": halves is not None, "test": test, "collectives": collectives, "set": settings}
@@ -109,15 +113,9 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     found = _fitted(chosen, tables, hold_out)
     _show(found, as_json=as_json)
     if output is not None:
-        _write(found, output, chosen, transport)
-
-
-def _check_output(output: Path | None, logs: Sequence[str]) -> None:
-    from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
-
-    if output is not None:
-        preset.check_target(output)
-    common.check_output_file(output, *logs)
+        preset.write(output, _BASE, chosen, transport, found)
+        for written in (output, *_draw(found, output)):
+            common.note(f"wrote {written}")
 
 
 def _tables(logs: Sequence[str], test: str | None, smallest: str, largest: str) -> list[Measurement]:
@@ -151,20 +149,12 @@ def _halves(chosen: Sequence[str], tables: Sequence[Measurement], count: int) ->
 
 def _show(found: Calibration, *, as_json: bool) -> None:
     if as_json:
-        common.say(json.dumps(_as_json(found), indent=2, allow_nan=False, ensure_ascii=False))
+        common.say_json(_as_json(found))
         return
     common.show(_table(found))
     common.show(*_comparison(found))
     for warning in found.warnings:
         common.note(f"warning: {warning}")
-
-
-def _write(found: Calibration, output: Path, chosen: Sequence[str], transport: str) -> None:
-    from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
-
-    preset.write(output, _BASE, chosen, transport, found)
-    for written in (output, *_draw(found, output)):
-        common.note(f"wrote {written}")
 
 
 def _collectives(named: str | None, tables: list[Measurement]) -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.cli.common import note, progress, say, show
+from fabricsim.cli.common import note, progress, say_json, show
 from fabricsim.errors import InputError
 from fabricsim.units import PS_PER_US
 
@@ -59,7 +58,7 @@ def calibrate_gpu(
     with progress("read") as report:
         found = read_kernels(traces, report)
     if as_json:
-        say(json.dumps(_as_json(found, base), indent=2, allow_nan=False, ensure_ascii=False))
+        say_json(_as_json(found, base))
     else:
         show(_kinds(found, base), *([_rest(found)] if found.unmatched else []))
         for warning in found.warnings(base):

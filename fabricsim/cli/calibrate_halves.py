@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabricsim.cli.common import say, show
+from fabricsim.cli.common import say_json, show
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
@@ -25,8 +24,7 @@ _KINDS = {"error of time": "errors", "error of time out of place": "errors_out_o
 def show_halves(found: Sequence[Half], *, as_json: bool) -> None:
     """Print a row per half and a row per size, or JSON."""
     if as_json:
-        whole = {"halves": [each.to_dict() for each in found], "summary": summary(found)}
-        say(json.dumps(whole, indent=2, allow_nan=False, ensure_ascii=False))
+        say_json({"halves": [each.to_dict() for each in found], "summary": summary(found)})
         return
     show(_by_half(found))
     show(_by_size(found))

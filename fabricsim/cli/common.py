@@ -219,6 +219,11 @@ def say(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
+def say_json(value: object) -> None:
+    """Print JSON to standard output. Raises ValueError if a number is not finite: JSON has no word for it."""
+    say(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
 def note(text: str) -> None:
     """Tell the user something beside the results, on standard error."""
     sys.stderr.write(f"{text.translate(_CONTROLS)}\n")
@@ -424,7 +429,7 @@ def show_traffic(result: TrafficRecord, *, as_json: bool) -> None:
 
     summary = summarise_traffic(result)
     if as_json:
-        say(json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False))
+        say_json(summary)
         return
     from fabricsim.report.traffic_text import traffic_text  # noqa: PLC0415  as above
 
@@ -456,8 +461,7 @@ def show_comparison(results: Sequence[RunRecord], labels: Labels | None = None, 
     summaries = [summarise(result) for result in results]
     if as_json:
         names = [{}] * len(summaries) if labels is None else [{"compared": label} for label in labels[1]]
-        rows = [{**name, **summary} for name, summary in zip(names, summaries, strict=True)]
-        say(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        say_json([{**name, **summary} for name, summary in zip(names, summaries, strict=True)])
     else:
         explained = [] if labels is None else [explained_text(summaries, labels[1])]
         show(comparison_table(summaries, labels), *explained, assumed_text(summaries))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from fabricsim.cli.common import FormOption, JsonOption, OnlyOption, TracesArgument, progress, say, show
+from fabricsim.cli.common import FormOption, JsonOption, OnlyOption, TracesArgument, progress, say_json, show
 
 
 def inspect(
@@ -18,7 +16,7 @@ def inspect(
     with progress("reading") as report:
         found = inspected(traces, form, only=only, progress=report)
     if as_json:
-        say(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        say_json(found)
         return
     from fabricsim.report.inspection_text import inspection_text  # noqa: PLC0415  as above
 

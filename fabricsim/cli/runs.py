@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -249,8 +248,7 @@ def _compare_traffic(  # noqa: PLR0913  what the options gave
         common.note(f"wrote {path}")
     summaries = [summarise_traffic(result) for result in results]
     if as_json:
-        rows = [{"compared": label, **summary} for label, summary in zip(labels[1], summaries, strict=True)]
-        common.say(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        common.say_json([{"compared": label, **each} for label, each in zip(labels[1], summaries, strict=True)])
     else:
         common.show(comparison_text(summaries, labels))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,7 +145,7 @@ def _tell(files: list[Path], rows: list[dict[str, Any]], *, as_json: bool) -> No
     for file in files:
         common.note(f"wrote {file}")
     if as_json:
-        common.say(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        common.say_json(rows)
 
 
 def _row(study: str, text: str, fixed: list[str]) -> tuple[LoadedScenario, LoadedScenario]:

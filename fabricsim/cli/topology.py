@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,9 +19,6 @@ from fabricsim.cli.common import (
     say,
     show,
 )
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.scenario import Scenario
 
 PricesOption = Annotated[
     str | None,
@@ -42,33 +39,28 @@ def topology(
 ) -> None:
     """Count switches, ports, cables and transceivers of a fabric, price them, find its bisection, and draw it."""
     check_output_file(output, scenario, prices)
-    from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
-
-    loaded = load(scenario, list(settings or []), with_job=False).scenario
-    _survey(loaded, output, prices, as_json=as_json)
-
-
-def _survey(scenario: Scenario, output: Path | None, prices: str | None, *, as_json: bool) -> None:
-    from fabricsim.report.topology_text import bill_text, topology_text  # noqa: PLC0415  as above
+    from fabricsim.report.topology_text import bill_text, topology_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.run.bill import bill_of, wired  # noqa: PLC0415  as above
+    from fabricsim.run.pipeline import load  # noqa: PLC0415  as above
     from fabricsim.scenario.prices import read_prices  # noqa: PLC0415  as above
     from fabricsim.topology.inventory import take_inventory  # noqa: PLC0415  as above
 
+    loaded = load(scenario, list(settings or []), with_job=False).scenario
     listed = None if prices is None else read_prices(prices)
-    network, wires = wired(scenario)
-    found = take_inventory(network, wires, scenario.ends.count)
-    bill = None if listed is None else bill_of(scenario, listed, found)
-    topology = scenario.fabric.topology
-    title = scenario.name if scenario.name == topology else f"{scenario.name}, {topology}"
+    network, wires = wired(loaded)
+    found = take_inventory(network, wires, loaded.ends.count)
+    bill = None if listed is None else bill_of(loaded, listed, found)
+    name, kind = loaded.name, loaded.fabric.topology
+    title = name if name == kind else f"{name}, {kind}"
     if output is not None:
         from fabricsim.report import plots  # noqa: PLC0415  as above
         from fabricsim.report.topology_picture import topology_picture  # noqa: PLC0415  as above
 
-        dimensions = getattr(scenario.fabric, "dimensions", ())
-        plots.save(topology_picture(wires, scenario.ends.count, title, dimensions), output)
+        dimensions = getattr(loaded.fabric, "dimensions", ())
+        plots.save(topology_picture(wires, loaded.ends.count, title, dimensions), output)
         note(f"wrote {output}")
     if as_json:
-        said = {"name": scenario.name, "topology": topology, "hosts": scenario.ends.hosts, **asdict(found)}
+        said = {"name": name, "topology": kind, "hosts": loaded.ends.hosts, **asdict(found)}
         say(json.dumps(said if bill is None else {**said, "bill": bill.told()}, indent=2, ensure_ascii=False))
     else:
         show(topology_text(title, found), *([] if bill is None else [bill_text(bill)]))

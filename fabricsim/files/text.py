@@ -16,7 +16,7 @@ MAX_BYTES = 256 * 2**20
 MAX_LINES = 4_000_000
 """Most lines of one file: bounds the time that a file of short lines costs."""
 
-Table_co = TypeVar("Table_co", covariant=True)
+Found_co = TypeVar("Found_co", covariant=True)
 _LAUNCHER = re.compile(r"\s*(?:\[\d{1,9},\d{1,9}\](?:<\w{1,9}>)?:|\d{1,9}:(?=\s|$))")
 
 
@@ -43,19 +43,17 @@ def read_lines(path: Path | str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-class TableReader(Protocol[Table_co]):
-    """Takes a file line by line; `finish` gives the table, or says why there is none."""
-
-    path: Path
+class LineReader(Protocol[Found_co]):
+    """Takes a file line by line; `finish` gives what it found, or a `TraceError` says why that is nothing."""
 
     def take(self, number: int, line: str) -> None: ...  # noqa: D102  as the class says
 
-    def finish(self) -> Table_co: ...  # noqa: D102  as the class says
+    def finish(self) -> Found_co: ...  # noqa: D102  as the class says
 
 
-def read_table(reader: TableReader[Table_co]) -> Table_co:
-    """Give a reader all lines of its file; raises what `read_lines` and the reader raise."""
-    for number, line in read_lines(reader.path):
+def read_by(reader: LineReader[Found_co], path: Path | str) -> Found_co:
+    """Give a reader all lines of a file; raises what `read_lines` and the reader raise."""
+    for number, line in read_lines(path):
         reader.take(number, line)
     return reader.finish()
 

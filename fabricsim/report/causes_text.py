@@ -30,6 +30,16 @@ def cause_name(cause: Cause) -> str:
     return f"{cause['cause']}{resource}, {cause['of']}"
 
 
+def cause_text(cause: Cause) -> str:
+    """Name a cause as `cause_name` does, with its detail if it has one."""
+    return cause_name(cause) + (f" ({cause['detail']})" if cause["detail"] else "")
+
+
+def first_beside_compute(causes: Sequence[Cause]) -> Cause:
+    """Choose the first cause that is no computing, if there is one."""
+    return next((cause for cause in causes if cause["cause"] != "compute"), causes[0])
+
+
 def what_causes_share(causes: Sequence[Cause], iteration: float) -> str:
     """Name what causes add up to: in replays the last rank may take longer than the `iteration`, the mean of all."""
     last = human_seconds(sum(cause["time_s"] for cause in causes))
@@ -48,10 +58,7 @@ def causes_text(causes: Sequence[Cause], iteration: float) -> RenderableType:
         title.append("; nothing in the network limits it")
     table = FittedTable("What the last rank waited for", ["At most\nto gain", "Share"])
     for cause in causes[:ROWS]:
-        detail = f" ({cause['detail']})" if cause["detail"] else ""
-        table.add_row(
-            escape(cause_name(cause) + detail), human_seconds(cause["time_s"]), f"{100 * cause['share']:.1f} %"
-        )
+        table.add_row(escape(cause_text(cause)), human_seconds(cause["time_s"]), f"{100 * cause['share']:.1f} %")
     return Group(title, table, "")
 
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.queues_text import queues_text
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import FittedTable, titled
 from fabricsim.results.difference import change_of_causes
 from fabricsim.units import human_seconds
 
@@ -42,11 +42,11 @@ def difference_text(name: str, labels: tuple[str, str], found: Difference, expla
     headline = Text(name, style="bold").append(f": {labels[1]} against {labels[0]}", style="not bold")
     calls = found.calls[:ROWS]
     more = f" ({ROWS} of {len(found.calls)} kinds, the longest)" if len(found.calls) > ROWS else ""
-    blocks: list[RenderableType] = [headline, "", _times("Iteration", labels, [found.iteration])]
+    blocks: list[RenderableType] = [headline, "", _times("Iteration", labels, [found.iteration]), ""]
     if calls:
-        blocks.append(_titled(f"Collectives, time as the mean of the calls{more}", _times("Collective", labels, calls)))
-    blocks.append(_titled("Timers", _times("Timer", labels, found.timers)))
-    blocks.append(_titled("Links whose use differs the most, over the iteration", _shares(labels, found.links)))
+        blocks.append(titled(f"Collectives, time as the mean of the calls{more}", _times("Collective", labels, calls)))
+    blocks.append(titled("Timers", _times("Timer", labels, found.timers)))
+    blocks.append(titled("Links whose use differs the most, over the iteration", _shares(labels, found.links)))
     blocks += [queues_text(explaining.get("queues", [])), _reasons(explaining, fluid="flow" in labels)]
     return Group(*blocks)
 
@@ -75,20 +75,20 @@ def signed(time: float) -> str:
     return f"{'-' if time < 0 else '+'}{human_seconds(abs(time))}"
 
 
-def _times(what: str, labels: tuple[str, str], rows: Iterable[Pair]) -> RenderableType:
-    table = _table(what, labels)
+def _times(what: str, labels: tuple[str, str], rows: Iterable[Pair]) -> Table:
+    table = FittedTable(what, [*labels, "Difference"])
     for row in rows:
         change = "-" if row.change is None else f"{100 * row.change:+.1f} %"
         table.add_row(escape(row.name), human_seconds(row.first), human_seconds(row.second), change)
-    return Group(table, "")
+    return table
 
 
-def _shares(labels: tuple[str, str], rows: Iterable[Pair]) -> RenderableType:
-    table = _table("Link", labels)
+def _shares(labels: tuple[str, str], rows: Iterable[Pair]) -> Table:
+    table = FittedTable("Link", [*labels, "Difference"])
     for row in rows:
         cells = (f"{100 * share:.1f} %" for share in (row.first, row.second))
         table.add_row(escape(row.name), *cells, f"{100 * (row.second - row.first):+.1f} pp")
-    return Group(table, "")
+    return table
 
 
 def _reasons(summary: Summary, *, fluid: bool) -> Text:
@@ -99,11 +99,3 @@ def _reasons(summary: Summary, *, fluid: bool) -> Text:
         return Text(f"In all: {', '.join(parts)}\n")
     why = ": what differs is how the transport starts, and how packets wait for one another" if fluid else ""
     return Text(f"No packet was dropped, marked, paused or sent again{why}\n")
-
-
-def _table(what: str, labels: tuple[str, str]) -> Table:
-    return FittedTable(what, [*labels, "Difference"])
-
-
-def _titled(title: str, table: RenderableType) -> Group:
-    return Group(Text(title, style="bold"), table)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fabricsim.report.megatron_text import megatron_text
 from fabricsim.report.nccl_log_text import nccl_log_text
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import SHOWN, FittedTable, titled
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fabricsim.traces.inspecting import Inspection
     from fabricsim.traces.inspection import TraceSummary
     from fabricsim.traces.log_views import LogSummary, TableRow, TableSummary
-
-_SHOWN = 16  # rows of a table at most; all are in the JSON
 
 
 def inspection_text(inspection: Inspection) -> RenderableType:
@@ -45,20 +43,20 @@ def _trace(trace: TraceSummary) -> RenderableType:
     head = Text(trace["form"], style="bold")
     ranks = "rank" if (trace["world"] or count) == 1 else "ranks"
     head.append(f": {count} {of}{ranks}{hosts}, span {_seconds(trace['span_s'])}\n", "not bold")
-    blocks: list[RenderableType] = [head, *_titled("Ranks", _ranks(trace), len(trace["ranks"]))]
+    blocks: list[RenderableType] = [head, titled("Ranks", _ranks(trace), len(trace["ranks"]))]
     if trace["steps"]:
-        blocks += _titled("Steps", _steps(trace), len(trace["steps"]))
-    blocks += _titled("Streams and threads, the busiest first", _lanes(trace), len(trace["lanes"]))
-    blocks += _titled("Operations", _kinds(trace), len(trace["kinds"]))
+        blocks.append(titled("Steps", _steps(trace), len(trace["steps"])))
+    blocks.append(titled("Streams and threads, the busiest first", _lanes(trace), len(trace["lanes"])))
+    blocks.append(titled("Operations", _kinds(trace), len(trace["kinds"])))
     if trace["communications"]:
         title = "Communications by kind, group and size"
-        blocks += _titled(title, _communications(trace), len(trace["communications"]))
+        blocks += [titled(title, _communications(trace), len(trace["communications"]))]
         blocks += [Text(_operations(trace)), Text(_TIMES)]
     if trace["histogram"]:
-        blocks += ["", *_titled("Sizes: from a power of two up to the next", _histogram(trace), 0)]
+        blocks += ["", titled("Sizes: from a power of two up to the next", _histogram(trace))]
     if trace["missing"]:
         blocks.append(Text("Missing", style="bold"))
-        blocks += [Text(f"{row['what']} ({_ranks_of(row['ranks'])})") for row in trace["missing"][:_SHOWN]]
+        blocks += [Text(f"{row['what']} ({_ranks_of(row['ranks'])})") for row in trace["missing"][:SHOWN]]
     return Group(*blocks)
 
 
@@ -76,11 +74,6 @@ def _ranks_of(count: int) -> str:
     return "1 rank" if count == 1 else f"{count} ranks"
 
 
-def _titled(title: str, table: Table, rows: int) -> list[RenderableType]:
-    more = f" ({_SHOWN} of {rows}; --json gives all)" if rows > _SHOWN else ""
-    return [Text(title + more, style="bold"), table, ""]
-
-
 def _seconds(value: float | None) -> str:
     return "-" if value is None else human_seconds(value)
 
@@ -95,7 +88,7 @@ def _number(value: float | None) -> str:
 
 def _ranks(trace: TraceSummary) -> Table:
     table = FittedTable("Rank", ["Host", "Device", "Operations", "Edges", "Span"], least=["Edges", "Device", "Host"])
-    for row in trace["ranks"][:_SHOWN]:
+    for row in trace["ranks"][:SHOWN]:
         table.add_row(
             _number(row["rank"]),
             escape(row["host"]) or "-",
@@ -109,14 +102,14 @@ def _ranks(trace: TraceSummary) -> Table:
 
 def _steps(trace: TraceSummary) -> Table:
     table = FittedTable("Step", ["Ranks", "Mean time"])
-    for row in trace["steps"][:_SHOWN]:
+    for row in trace["steps"][:SHOWN]:
         table.add_row(str(row["number"]), _number(row["ranks"]), _seconds(row["time_s"]))
     return table
 
 
 def _lanes(trace: TraceSummary) -> Table:
     table = FittedTable("Name", ["Ranks", "Operations", "Busy, mean"])
-    for row in trace["lanes"][:_SHOWN]:
+    for row in trace["lanes"][:SHOWN]:
         table.add_row(
             escape(row["name"] or row["kind"]), _number(row["ranks"]), _number(row["nodes"]), _seconds(row["busy_s"])
         )
@@ -137,7 +130,7 @@ def _communications(trace: TraceSummary) -> Table:
         words=["Group"],
         least=["Shortest", "Longest", "Per rank", "Transfer", "Bytes", "Ranks", "Group", "Median"],
     )
-    for row in trace["communications"][:_SHOWN]:
+    for row in trace["communications"][:SHOWN]:
         size = row["group_size"]
         table.add_row(
             row["operation"],
@@ -190,6 +183,6 @@ _GIGA = 1e9
 
 def _spread(rows: Sequence[TableRow]) -> list[TableRow]:
     """Take rows spread over all of the table."""
-    if len(rows) <= _SHOWN:
+    if len(rows) <= SHOWN:
         return list(rows)
-    return [rows[place * (len(rows) - 1) // (_SHOWN - 1)] for place in range(_SHOWN)]
+    return [rows[place * (len(rows) - 1) // (SHOWN - 1)] for place in range(SHOWN)]

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.text import Text
 
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import SHOWN, FittedTable, titled
 from fabricsim.units import human_seconds
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.megatron_log import IterationSpread, MegatronSummary
 
-_SHOWN = 16
 _THOUSAND = 1000  # from here on without fractions
 
 
@@ -34,8 +33,7 @@ def megatron_text(log: MegatronSummary) -> RenderableType:
     else:
         blocks += [Text("Arguments: not in this file; the first host prints them"), ""]
     if log["timers"]:
-        more = f" ({_SHOWN} of {len(log['timers'])}; --json gives all)" if len(log["timers"]) > _SHOWN else ""
-        blocks += [Text(f"Timers of {log['timers_of']}, medians{more}", style="bold"), _timers(log), ""]
+        blocks.append(titled(f"Timers of {log['timers_of']}, medians", _timers(log), len(log["timers"])))
     return Group(*blocks)
 
 
@@ -76,7 +74,7 @@ def _numbers(rate: IterationSpread) -> tuple[str, ...]:
 def _timers(log: MegatronSummary) -> Table:
     ranks = any(row["min_s"] is not None for row in log["timers"])
     table = FittedTable("Timer", ["Iterations", *(("Min", "Max") if ranks else ("Time",))], least=["Iterations"])
-    for row in log["timers"][:_SHOWN]:
+    for row in log["timers"][:SHOWN]:
         low = () if not ranks else ("-" if row["min_s"] is None else human_seconds(row["min_s"]),)
         table.add_row(escape(row["name"]), f"{row['iterations']:,}", *low, human_seconds(row["max_s"]))
     return table

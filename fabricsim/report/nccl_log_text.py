@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.text import Text
 
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import SHOWN, FittedTable, titled
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.nccl_summary import NcclSummary
 
-_SHOWN = 16  # rings, trees and choices
 _RANKS = 24  # of a ring or tree
 
 
@@ -34,13 +33,14 @@ def nccl_log_text(log: NcclSummary) -> RenderableType:
     blocks: list[RenderableType] = [head]
     if log["adapters"]:
         blocks.append(Text(f"Adapters, and processes that list them: {_counted(log['adapters'])}"))
-    blocks += ["", _title("Communicators by size", 0), _communicators(log), ""]
+    blocks += ["", titled("Communicators by size", _communicators(log))]
     if log["rings"]:
-        blocks += [_title("Rings of the largest communicator", len(log["rings"])), _rings(log), ""]
+        blocks.append(titled("Rings of the largest communicator", _rings(log), len(log["rings"])))
     if log["trees"]:
-        blocks += [_title("Trees of the largest communicator: rank <- its parent", len(log["trees"])), _trees(log), ""]
+        title = "Trees of the largest communicator: rank <- its parent"
+        blocks.append(titled(title, _trees(log), len(log["trees"])))
     if log["choices"]:
-        blocks += [_title("What NCCL chose", len(log["choices"])), _choices(log), ""]
+        blocks.append(titled("What NCCL chose", _choices(log), len(log["choices"])))
     if log["calls"]:
         blocks.append(Text(f"Calls: {_counted(log['calls'])}"))
     return Group(*blocks)
@@ -48,11 +48,6 @@ def nccl_log_text(log: NcclSummary) -> RenderableType:
 
 def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count:,})" for name, count in counts.items())
-
-
-def _title(title: str, rows: int) -> Text:
-    more = f" ({_SHOWN} of {rows}; --json gives all)" if rows > _SHOWN else ""
-    return Text(title + more, style="bold")
 
 
 def _number(value: int | None) -> str:
@@ -81,7 +76,7 @@ def _communicators(log: NcclSummary) -> Table:
 
 def _rings(log: NcclSummary) -> Table:
     table = FittedTable("Channel", [], words=["Ranks in order"])
-    for row in log["rings"][:_SHOWN]:
+    for row in log["rings"][:SHOWN]:
         cut = row["cut"] or len(row["ranks"]) > _RANKS
         table.add_row(str(row["channel"]), " ".join(map(str, row["ranks"][:_RANKS])) + (" ..." if cut else ""))
     return table
@@ -89,7 +84,7 @@ def _rings(log: NcclSummary) -> Table:
 
 def _trees(log: NcclSummary) -> Table:
     table = FittedTable("Channel", ["Root"], words=["Parents"])
-    for row in log["trees"][:_SHOWN]:
+    for row in log["trees"][:SHOWN]:
         places = [(rank, parent) for rank, parent in row["parents"].items() if rank != row["root"]]
         table.add_row(str(row["channel"]), _number(row["root"]), _shown(places))
     return table
@@ -104,7 +99,7 @@ def _choices(log: NcclSummary) -> Table:
     table = FittedTable(
         "Collective", ["Size", "Algorithm", "Protocol", "Channels", "Times"], least=["Times", "Channels"]
     )
-    for row in log["choices"][:_SHOWN]:
+    for row in log["choices"][:SHOWN]:
         table.add_row(
             escape(row["operation"]) or "-",
             human_bytes(row["size_bytes"]),

@@ -8,7 +8,7 @@ from fabricsim.records.packet import DATA
 from fabricsim.report.agreement import bus_bandwidth, measured_against_predicted
 from fabricsim.report.bars import breakdown, comparison
 from fabricsim.report.fct import compared_traffic, completion_times
-from fabricsim.report.grouped import Bar, grouped
+from fabricsim.report.grouped import grouped
 from fabricsim.report.heat_map import heat_map
 from fabricsim.report.lines import frontier, lines
 from fabricsim.report.path import packet_paths
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fabricsim.results.traffic import TrafficRecord
 
 __all__ = [
-    "Bar",
     "ScaledRun",
     "agreement",
     "breakdown",
@@ -41,17 +40,13 @@ __all__ = [
     "measured_against_predicted",
     "of_packets",
     "of_traffic",
-    "packet_paths",
     "paper",
-    "payload_rates",
-    "queues",
     "rates_over_time",
     "save",
     "scaling",
     "timeline",
     "utilisation",
     "volume_sweeps",
-    "windows",
 ]
 
 

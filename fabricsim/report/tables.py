@@ -17,9 +17,17 @@ if TYPE_CHECKING:
     from rich.table import Column
 
 
-def titled(title: str, table: Table) -> Group:
-    """Put a title above a table: inside it would be folded to the table's width."""
-    return Group(Text(title, style="bold"), table, "")
+SHOWN = 16
+"""Rows of a table of what files hold at most; all are in the JSON."""
+
+
+def titled(title: str, table: Table, rows: int = 0) -> Group:
+    """Put a title above a table: inside it would be folded to the table's width.
+
+    `rows`: of which the table has the first `SHOWN`, if it may not have all.
+    """
+    more = f" ({SHOWN} of {rows}; --json gives all)" if rows > SHOWN else ""
+    return Group(Text(title + more, style="bold"), table, "")
 
 
 class FittedTable(Table):

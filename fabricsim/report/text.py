@@ -10,13 +10,11 @@ from rich.text import Text
 
 from fabricsim.errors import ResultError
 from fabricsim.report.capture_text import capture_text
-from fabricsim.report.causes_text import causes_text, resources_text
-from fabricsim.report.jobs_text import jobs_text
+from fabricsim.report.causes_text import cause_text, causes_text, first_beside_compute, resources_text
 from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.pairs_text import pairs_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
-from fabricsim.report.uncertainty_text import uncertainty_text
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -25,10 +23,15 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from fabricsim.results.jobs import JobSummary
     from fabricsim.results.summary import CollectiveSummary, Summary
+    from fabricsim.results.traffic import TrafficSummary
+    from fabricsim.results.uncertainty import UncertaintySummary
 
 ROWS = 12
 """Collectives shown at most; the JSON has all of them."""
+_PARAMETERS = 5
+"""Uncertain parameters shown at most; the JSON has all that bring something."""
 
 
 def summary_text(summary: Summary) -> RenderableType:
@@ -39,12 +42,12 @@ def summary_text(summary: Summary) -> RenderableType:
     """
     blocks: list[RenderableType] = [
         headline_text(summary),
-        *([jobs_text(summary["jobs"])] if "jobs" in summary else []),
+        *([_jobs(summary["jobs"])] if "jobs" in summary else []),
     ]
     if "capture" in summary:
         host = sum(cause["share"] for cause in summary["causes"] if cause["cause"] == "host")
         blocks.append(capture_text(summary["capture"], host))
-    blocks += [uncertainty_text(summary["uncertainty"])] if "uncertainty" in summary else []
+    blocks += [_uncertainty(summary["uncertainty"])] if "uncertainty" in summary else []
     blocks += [_breakdown(summary), causes_text(summary["causes"], summary["iteration_time_s"]), _timers(summary)]
     if summary["collectives"]:
         blocks.append(_collectives(summary["collectives"]))
@@ -61,7 +64,7 @@ def summary_text(summary: Summary) -> RenderableType:
 
 def brief_text(summary: Summary) -> RenderableType:
     """Show of one run what fits on a screen: what it took, and where the time went."""
-    jobs = [jobs_text(summary["jobs"])] if "jobs" in summary else []
+    jobs = [_jobs(summary["jobs"])] if "jobs" in summary else []
     causes = causes_text(summary["causes"], summary["iteration_time_s"])
     return Group(headline_text(summary), *jobs, _breakdown(summary), causes, _footer(summary))
 
@@ -172,6 +175,35 @@ def _rates(summary: Summary) -> list[str]:
     return [*shares, *speed, *([f"{human_number(rates['tokens_per_s'])} tokens/s"] if rates["tokens_per_s"] else [])]
 
 
+def _jobs(jobs: Sequence[JobSummary]) -> Group:
+    """Show what became of each job, and what its own iteration waited for first besides computing."""
+    numbers = ["Ranks", "Start", "Iteration", "Compute", "Exposed\ncomm.", "Bubble"]
+    least = ["Start", "Ranks", "Bubble", "Compute"]
+    table = FittedTable("Job", numbers, words=["First cause beside computing"], least=least)
+    for job in jobs:
+        times = (job[name] for name in ("iteration_time_s", "compute_s", "exposed_communication_s", "bubble_s"))
+        first = first_beside_compute(job["causes"])
+        table.add_row(
+            escape(job["name"]),
+            str(job["ranks"]),
+            human_seconds(job["start_s"]),
+            *(human_seconds(time) for time in times),
+            escape(f"{cause_text(first)}, {percent(first['share'])}"),
+        )
+    return titled("Jobs, each from its own start", table)
+
+
+def _uncertainty(found: UncertaintySummary) -> Group:
+    """Show the interval of an iteration, and the parameters that it owes most to."""
+    low, high = human_seconds(found["low_s"]), human_seconds(found["high_s"])
+    title = f"{100 * found['inside']:.0f} % of {found['runs']} runs with drawn parameters take {low} to {high}"
+    table = FittedTable("What to measure first", ["Certainty", "Spread", "Iteration", "Share"], words=["Value"])
+    for row in found["influences"][:_PARAMETERS]:
+        spread, change = f"{100 * row['spread']:.0f} %", f"{100 * row['change']:+.1f} %"
+        table.add_row(escape(row["key"]), row["certainty"], spread, change, f"{100 * row['share']:.0f} %", row["value"])
+    return Group(title, table, "") if found["influences"] else Group(title, "")
+
+
 def _compute_unknown(summary: Summary) -> bool:
     """Whether a replayed trace has no times of kernels, of which shares would tell nothing."""
     return "capture" in summary and not summary["breakdown_s"]["compute"]
@@ -257,11 +289,16 @@ def sizes_of(rows: Sequence[CollectiveSummary]) -> list[str]:
     ]
 
 
-def _footer(summary: Summary) -> Text:
+def counted_text(summary: Summary | TrafficSummary) -> Text:
+    """Say what the engine counted, in what time, and what would repeat the run."""
     shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] == "flow"}
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
     wall = f" in {human_seconds(summary['wall_seconds'])}" if summary["wall_seconds"] is not None else ""
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
+    return Text(f"{counts}{wall}\n{run}" if counts else run, style="dim")
+
+
+def _footer(summary: Summary) -> Text:
     slow = summary["message_slowdown"]
     slowdown = ""
     if slow["p50"] is not None and slow["p99"] is not None:
@@ -269,7 +306,7 @@ def _footer(summary: Summary) -> Text:
         shared = any(row["collective"] != "send_recv" for row in summary["collectives"])
         why = " (channels of one collective share their NIC, which counts)" if shared else ""
         slowdown = f"Messages took {slow['p50']:.3g}x (p50), {slow['p99']:.3g}x (p99) of their time alone{why}\n"
-    return Text(slowdown).append(f"{counts}{wall}\n{run}" if counts else run, style="dim")
+    return Text(slowdown).append(counted_text(summary))
 
 
 def percent(share: float) -> str:

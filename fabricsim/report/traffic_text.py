@@ -11,6 +11,7 @@ from rich.text import Text
 from fabricsim.report.causes_text import resources_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
+from fabricsim.report.text import counted_text
 from fabricsim.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def traffic_text(summary: TrafficSummary) -> RenderableType:
         _spreads(summary),
         resources_text(summary["resources"], "makespan"),
         *queues,
-        _footer(summary),
+        counted_text(summary),
     )
 
 
@@ -82,10 +83,3 @@ def _spreads(summary: TrafficSummary) -> Group:
     table.add_row("completion time", *(human_seconds(times[name]) for name in ("min", "mean", "p50", "p99", "max")))
     table.add_row("slowdown", *(f"{slowdowns[name]:.2f}" for name in ("min", "mean", "p50", "p99", "max")))
     return titled("Completion times, and slowdown against the time alone on the idle fabric", table)
-
-
-def _footer(summary: TrafficSummary) -> Text:
-    shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] == "flow"}
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
-    run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
-    return Text(f"{counts} in {human_seconds(summary['wall_seconds'])}\n{run}", style="dim")

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.text import Text
 
-from fabricsim.report.tables import FittedTable
+from fabricsim.report.tables import FittedTable, titled
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ def volumes_text(summary: VolumeSummary) -> RenderableType:
     head = Text(summary["name"], style="bold").append(f": {summary['ranks']} ranks, one iteration\n", style="not bold")
     if not summary["volumes"]:
         return Group(head, Text("Nothing is sent: every group has one rank."))
-    blocks: list[RenderableType] = [head, _title("Calls and bytes, counted in the program"), _volumes(summary), ""]
-    blocks += [_title("Calls by size: from a power of two up to the next"), _histogram(summary["volumes"]), ""]
-    blocks.append(Text(_verdict(summary)))
-    return Group(*blocks)
+    return Group(
+        head,
+        titled("Calls and bytes, counted in the program", _volumes(summary)),
+        titled("Calls by size: from a power of two up to the next", _histogram(summary["volumes"])),
+        Text(_verdict(summary)),
+    )
 
 
 def _volumes(summary: VolumeSummary) -> Table:
@@ -81,7 +83,3 @@ def _verdict(summary: VolumeSummary) -> str:
         return "The program sends what the formulas say: calls, sizes and bytes agree exactly."
     wrong = [f"{row['dimension']} {row['collective']}" for row in summary["volumes"] if not row["agrees"]]
     return f"The program and the formulas differ in {', '.join(wrong)}."
-
-
-def _title(text: str) -> Text:
-    return Text(text, style="bold")

@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.scenario import Scenario
 
-__all__ = [
-    "LATENCY",
-    "TESTS",
-    "Bench",
-    "CapturedTimes",
-    "check_test",
-    "collectives_of",
-    "read_reference",
-    "run",
-    "sizes",
-]
-
 _AS_LOGGED = {"sendrecv": "send_recv"}  # tests that readers of logs call otherwise
 _LIBRARIES = {"t4": "nccl-2.6", "v100": "nccl-2.6", "rtx-2080": "nccl-2.6", "a100": "nccl-2.10", "mi": "rccl"}
 """Collectives by the beginning of a GPU's name: NCCL of 2020 for Volta and Turing, of 2021 for Ampere; later GPUs run

@@ -37,7 +37,8 @@ from fabricsim.run.together import Placed, crossed_by, joined, run, streams
 from fabricsim.scenario import library
 from fabricsim.scenario.defaults import left_to_defaults
 from fabricsim.scenario.jobs import placed
-from fabricsim.scenario.load import LoadedScenario, from_tables, load, machine
+from fabricsim.scenario.load import LoadedScenario, from_tables, machine
+from fabricsim.scenario.load import load as load  # noqa: PLC0414  the first arrow of the way, for others to take
 from fabricsim.scenario.toml_text import texts
 from fabricsim.topology.tiers import describe
 from fabricsim.traces.form import FORMS
@@ -60,20 +61,6 @@ if TYPE_CHECKING:
     from fabricsim.traces.rebuild.programs import Rebuilt
     from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.program import Program
-
-__all__ = [
-    "LoadedScenario",
-    "build_plan",
-    "check",
-    "load",
-    "load_any",
-    "load_fabric",
-    "pairs_of",
-    "program",
-    "reload",
-    "replay",
-    "simulate",
-]
 
 _WITHIN_A_HOST = "rdma-100g"
 """Transport of a fabric of one host, between whose GPUs nothing comes to the network."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class _Shown:
         ResultError
             If it cannot be written.
         """
-        write(self._record(), path)
+        write(cast("Result | TrafficResult", self), path)
 
     def to_xarray(self, table: str) -> xr.Dataset:
         """Give one table as it stands in the HDF5 file, with its index as coordinate and units as attributes.
@@ -62,7 +62,7 @@ class _Shown:
         import h5py  # noqa: PLC0415  quick only if it is not needed
         import xarray as xr  # noqa: PLC0415  not a requirement of fabricsim
 
-        file = image(self._record())
+        file = image(cast("Result | TrafficResult", self))
         with h5py.File(io.BytesIO(file)) as there:
             names = sorted(name for name, group in there.items() if isinstance(group, h5py.Group))
         if table not in names:
@@ -107,9 +107,6 @@ class _Shown:
     def _text(self) -> RenderableType:
         raise NotImplementedError
 
-    def _record(self) -> record.RunRecord | traffic.TrafficRecord:
-        raise NotImplementedError
-
 
 class Result(_Shown, record.RunRecord):
     """One run of a job, or of a captured one.
@@ -152,9 +149,6 @@ class Result(_Shown, record.RunRecord):
 
         return brief_text(self.summary())
 
-    def _record(self) -> record.RunRecord:
-        return self
-
 
 class TrafficResult(_Shown, traffic.TrafficRecord):
     """One run of a traffic matrix."""
@@ -179,9 +173,6 @@ class TrafficResult(_Shown, traffic.TrafficRecord):
         from fabricsim.report.traffic_text import traffic_text  # noqa: PLC0415  imports rich
 
         return traffic_text(self.summary())
-
-    def _record(self) -> traffic.TrafficRecord:
-        return self
 
 
 def shown(result: record.RunRecord | traffic.TrafficRecord) -> Result | TrafficResult:

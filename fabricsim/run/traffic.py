@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.traffic import FlowSizes
 
-__all__ = ["demand", "read", "refuse_amounts", "request", "simulate"]
-
 _SIZE = "10MB"  # of each flow if none is asked for; ``poisson`` takes `_SIZES`
 _SIZES = "websearch"
 
@@ -223,13 +221,11 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[ResourceUse, ...]
                 name=resources.names[index],
                 kind=resources.kinds[index],
                 capacity=resources.capacities[index],
-                load=load_here,
-                payload=payload_here,
+                load=load[index].item(),
+                payload=payload[index].item(),
                 calls=(),
             ),
-            count,
+            flows[index].item(),
         )
-        for index, load_here, payload_here, count in zip(
-            used.tolist(), load[used].tolist(), payload[used].tolist(), flows[used].tolist(), strict=True
-        )
+        for index in used.tolist()
     )

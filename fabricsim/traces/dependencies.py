@@ -1,4 +1,4 @@
-"""Whether dependencies can be met at all."""
+"""Dependencies as pairs of nodes, and whether they can be met at all."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.traces.trace import EDGE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from fabricsim.traces.trace import Lane
+
+
+def edges_of(
+    before: NDArray[np.int64], after: NDArray[np.int64], *, on_start: NDArray[np.bool_] | bool = False
+) -> NDArray[np.void]:
+    """Make ``EDGE`` records of columns of shape ``(n,)``."""
+    edges = np.empty(len(before), EDGE)
+    edges["before"], edges["after"], edges["on_start"] = before, after, on_start
+    return edges
 
 
 def in_a_cycle(count: int, edges: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
-from fabricsim.traces.rank_groups import strided
+from fabricsim.traces.rank_groups import shown, strided
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -58,7 +58,8 @@ def _complete(
     ranks = listed.get(group.name)
     if ranks is not None:
         if group.ranks and group.ranks != ranks:
-            msg = f"group {group.name!r} is of ranks {_brief(group.ranks)}, but {_brief(ranks)} in the list of groups"
+            own, given = shown(group.ranks, 8), shown(ranks, 8)
+            msg = f"group {group.name!r} is of ranks {own}, but {given} in the list of groups"
             raise TraceError(recording.source, f"{msg}; give the list that belongs to the trace")
         return group._replace(ranks=ranks, size=len(ranks))
     if group.size == NONE and group.description == ALL_RANKS and world != NONE:
@@ -80,8 +81,3 @@ def sized(communication: Communication, ranks: int) -> Communication:
     if NONE in {communication.share, ranks}:
         return communication
     return communication._replace(size=communication.share * ranks, share=NONE)
-
-
-def _brief(ranks: tuple[int, ...]) -> str:
-    most = 8
-    return ", ".join(map(str, ranks[:most])) + (", ..." if len(ranks) > most else "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from fabricsim.traces import megatron_log, nccl_tests, osu
 from fabricsim.traces.nccl_log import reader as nccl_log
@@ -14,6 +15,7 @@ from fabricsim.traces.nccl_summary import NcclSummary, summarise_nccl
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fabricsim.files.text import LineReader
     from fabricsim.traces.megatron_log import MegatronSummary
     from fabricsim.traces.nccl_tests import NcclTestsTable
     from fabricsim.traces.osu import OsuTable
@@ -50,14 +52,6 @@ class LogSummary(TypedDict):
     megatron: MegatronSummary | None
 
 
-class Taker(Protocol):
-    """Takes a file line by line; `finish` gives what it found, or a `TraceError` says why that is nothing."""
-
-    def take(self, number: int, line: str) -> None: ...  # noqa: D102  as the class says
-
-    def finish(self) -> Any: ...  # noqa: ANN401, D102  each view has its own
-
-
 class View(NamedTuple):
     """A form of logs that are no traces.
 
@@ -68,7 +62,7 @@ class View(NamedTuple):
 
     description: str
     recognises: Callable[[bytes], bool]
-    collector: Callable[[str], Taker]
+    collector: Callable[[str], LineReader[Any]]
 
 
 _OSU = re.compile(rb"^[^\n]{0,40}# OSU ", re.MULTILINE)
@@ -79,9 +73,13 @@ VIEWS: dict[str, View] = {
         lambda head: any(
             b"# nThread " in line or (b"algbw" in line and b"count" in line) for line in head.splitlines()
         ),
-        nccl_tests.collector,
+        lambda name: nccl_tests.NcclTestsReader(Path(name)),
     ),
-    "osu": View("tables of the OSU micro-benchmarks", lambda head: _OSU.search(head) is not None, osu.collector),
+    "osu": View(
+        "tables of the OSU micro-benchmarks",
+        lambda head: _OSU.search(head) is not None,
+        lambda name: osu.OsuReader(Path(name)),
+    ),
     "megatron": View(
         "training logs of Megatron-LM: times of iterations and timers",
         megatron_log.recognises,

@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.files.text import read_table, without_launcher_prefix
+from fabricsim.files.text import read_by, without_launcher_prefix
 from fabricsim.records.program import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-    from fabricsim.files.text import TableReader
 
 NCCL_TESTS_ROW = np.dtype(
     [
@@ -119,12 +117,7 @@ def read(path: Path | str) -> NcclTestsTable:
     `path`: the log: plain text, gzip or xz, at most 256 MiB unpacked.
     Raises TraceError if the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
-    return read_table(_Reader(Path(path)))
-
-
-def collector(path: Path | str) -> TableReader[NcclTestsTable]:
-    """Make what takes the lines of a log one by one, as `read` does."""
-    return _Reader(Path(path))
+    return read_by(NcclTestsReader(Path(path)), path)
 
 
 @dataclass(frozen=True)
@@ -155,7 +148,7 @@ class _Row:
     values: list[str] = field(default_factory=list)  # as printed
 
 
-class _Reader:
+class NcclTestsReader:
     """Takes a log line by line."""
 
     def __init__(self, path: Path) -> None:
@@ -170,7 +163,7 @@ class _Reader:
         self.footer = False
         self.last = 0
 
-    def take(self, number: int, line: str) -> None:
+    def take(self, number: int, line: str) -> None:  # noqa: D102  as of a LineReader
         self.last = number
         line = without_launcher_prefix(line[:_MAX_COLUMNS])
         if any(mark in line for mark in _FOOTER):
@@ -183,7 +176,7 @@ class _Reader:
         else:
             self._take_row(number, line)
 
-    def finish(self) -> NcclTestsTable:
+    def finish(self) -> NcclTestsTable:  # noqa: D102  as of a LineReader
         self._close_row()
         if not self.rows:
             what = "its table has no rows: the log ends too early" if self.layout else "no nccl-tests table in it"

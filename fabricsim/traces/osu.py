@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.files.text import read_table, without_launcher_prefix
+from fabricsim.files.text import read_by, without_launcher_prefix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from fabricsim.files.text import TableReader
 
 OSU_ROW = np.dtype(
     [
@@ -62,16 +60,11 @@ def read(path: Path | str) -> OsuTable:
     `path`: the output: plain text, gzip or xz, at most 256 MiB unpacked.
     Raises TraceError if the file cannot be read, holds no table or several, or a row is cut or damaged.
     """
-    return read_table(_Reader(Path(path)))
-
-
-def collector(path: Path | str) -> TableReader[OsuTable]:
-    """Make what takes the lines of a log one by one, as `read` does."""
-    return _Reader(Path(path))
+    return read_by(OsuReader(Path(path)), path)
 
 
 @dataclass
-class _Reader:
+class OsuReader:
     """Takes the output line by line."""
 
     path: Path
@@ -81,14 +74,14 @@ class _Reader:
     decimals: int | None = None
     rows: list[tuple[int, float]] = field(default_factory=list)
 
-    def take(self, number: int, line: str) -> None:
+    def take(self, number: int, line: str) -> None:  # noqa: D102  as of a LineReader
         line = without_launcher_prefix(line)
         if line.lstrip().startswith("#"):
             self._take_comment(number, line)
         elif self.quantity and line.lstrip()[:1].isdigit():
             self._take_row(number, line)
 
-    def finish(self) -> OsuTable:
+    def finish(self) -> OsuTable:  # noqa: D102  as of a LineReader
         if not self.rows:
             what = "its table has no rows" if self.quantity else "no OSU table in it"
             raise TraceError(self.path, f"{what}; give the whole output of a test such as osu_latency")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,3 +47,8 @@ def groups_of_rank_0(sizes: Sizes) -> dict[str, tuple[int, ...]]:
 def strided(size: int, stride: int = 1, first: int = 0) -> tuple[int, ...]:
     """Give the ranks of a group, the same object for groups alike: a file may name many of a million ranks each."""
     return tuple(range(first, first + size * stride, stride))
+
+
+def shown(ranks: Sequence[int], most: int) -> str:
+    """List ranks in a message, `most` at the most."""
+    return ", ".join(map(str, ranks[:most])) + (", ..." if len(ranks) > most else "")

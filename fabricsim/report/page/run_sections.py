@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.report.causes_text import cause_name, what_causes_share
+from fabricsim.report.causes_text import cause_name, cause_text, first_beside_compute, what_causes_share
 from fabricsim.report.page import drawings
 from fabricsim.report.page.assumptions import assumptions
 from fabricsim.report.page.html import Html, bar, items, paragraph, section, table, text
@@ -87,12 +87,12 @@ def _top(summary: Summary) -> Html:
 def _jobs(jobs: Sequence[JobSummary]) -> Html:
     rows = []
     for job in jobs:
-        first = next((cause for cause in job["causes"] if cause["cause"] != "compute"), job["causes"][0])
+        first = first_beside_compute(job["causes"])
         times = (
             job[name] for name in ("start_s", "iteration_time_s", "compute_s", "exposed_communication_s", "bubble_s")
         )
-        told = cause_name(first) + (f" ({first['detail']})" if first["detail"] else "")
-        rows.append([job["name"], str(job["ranks"]), *map(human_seconds, times), f"{told}, {percent(first['share'])}"])
+        told = f"{cause_text(first)}, {percent(first['share'])}"
+        rows.append([job["name"], str(job["ranks"]), *map(human_seconds, times), told])
     heads = ["Job", "Ranks", "Start", "Iteration", "Compute", "Exposed comm.", "Bubble", "First cause beside computing"]
     return table("Each from its own start", heads, rows)
 
@@ -132,7 +132,7 @@ def _causes(summary: Summary) -> Iterator[Html]:
     yield Html(f"{lead}{'; nothing in the network limits it' if quiet else ''}.</p>")
     rows = [
         [
-            cause_name(cause) + (f" ({cause['detail']})" if cause["detail"] else ""),
+            cause_text(cause),
             bar(cause["share"]),
             human_seconds(cause["time_s"]),
             human_seconds(max(whole - cause["time_s"], 0)),

@@ -64,17 +64,8 @@ def _compared(files: Sequence[str], summaries: Sequence[Summary]) -> Iterator[Ht
         by, names = "file", list(files)
     slowest = max(each["iteration_time_s"] for each in summaries)
     rows = [_compared_row(name, each, slowest) for name, each in zip(names, summaries, strict=True)]
-    heads = [
-        by.capitalize(),
-        "Iteration",
-        "Speed-up",
-        "Compute",
-        "Exposed comm.",
-        "Host",
-        "Bubble",
-        "MFU",
-        "First cause",
-    ]
+    shares = ["Compute", "Exposed comm.", "Host", "Bubble"]
+    heads = [by.capitalize(), "Iteration", "Speed-up", *shares, "MFU", "First cause"]
     parts = [table("Runs side by side", heads, rows)]
     for name, each in zip(names[1:], summaries[1:], strict=True):
         changes = [pair for pair in change_of_causes(summaries[0], each) if pair.first != pair.second][:ROWS]

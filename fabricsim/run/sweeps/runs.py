@@ -21,7 +21,6 @@ from fabricsim.results.summary import bus_factor, summarise
 from fabricsim.results.traffic import summarise_traffic
 from fabricsim.run import bench, pipeline, traffic
 from fabricsim.run.bill import per_gpu
-from fabricsim.run.sweeps.headline import of_job, of_traffic
 from fabricsim.run.sweeps.workers import results
 from fabricsim.run.verbs import bench as time_collective
 from fabricsim.run.verbs import traffic as send
@@ -34,13 +33,16 @@ from fabricsim.traces.rebuild.programs import rebuild
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from fabricsim.results.summary import Summary
+    from fabricsim.results.traffic import TrafficSummary
     from fabricsim.run.result import Result, TrafficResult
-    from fabricsim.run.sweeps.headline import Row
     from fabricsim.scenario.load import LoadedScenario
     from fabricsim.traces.rebuild.programs import Rebuilt
 
 FORMAT = 1
 """Of the files of runs."""
+Row = dict[str, str | int | float | None]
+"""Headline results of a run."""
 _PATHLIKE = "./"
 """Letters one of which is in the name of each file that a scenario names."""
 
@@ -183,7 +185,7 @@ def _replay(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object]
 def _of_iteration(result: Result, task: Task, name: str) -> tuple[Row, object]:
     _keep(result, task, name)
     summary = summarise(result)
-    return of_job(summary), {**summary, "wall_seconds": None}
+    return _of_job(summary), {**summary, "wall_seconds": None}
 
 
 def _traffic(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object]:
@@ -191,7 +193,7 @@ def _traffic(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object
     result = send(str(task.options["pattern"]), loaded, **asked)
     _keep(result, task, name)
     summary = summarise_traffic(result)
-    return of_traffic(summary), {**summary, "wall_seconds": None}
+    return _of_traffic(summary), {**summary, "wall_seconds": None}
 
 
 def _bench(task: Task, loaded: LoadedScenario, _: str) -> tuple[Row, object]:
@@ -265,3 +267,41 @@ def _read(path: Path) -> SweptRun | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     return None
+
+
+def _of_job(summary: Summary) -> Row:
+    """Say of an iteration how long it takes, what it achieves, and where the time goes."""
+    parts, links, causes = summary["breakdown_s"], summary["links"], summary["causes"]
+    achieved: dict[str, Any] = {**summary.get("throughput", {})}
+    captured = summary.get("capture")
+    return {
+        "iteration_time_s": summary["iteration_time_s"],
+        **({} if captured is None else {"captured_iteration_time_s": captured["captured_iteration_s"]}),
+        "tokens_per_s": achieved.get("tokens_per_s"),
+        "tflops_per_gpu": achieved.get("tflops_per_gpu"),
+        "mfu": achieved.get("mfu"),
+        "compute_s": parts["compute"],
+        "exposed_communication_s": summary["exposed_communication_s"],
+        "host_s": parts["host"],
+        "bubble_s": parts["bubble"],
+        "overlapped_communication_s": parts["overlapped_communication"],
+        "ranks": summary["ranks"],
+        "first_cause": causes[0]["cause"] if causes else None,
+        "first_cause_share": causes[0]["share"] if causes else None,
+        "hottest_link": links[0]["name"] if links else None,
+        "hottest_link_utilisation": links[0]["utilisation"] if links else None,
+    }
+
+
+def _of_traffic(summary: TrafficSummary) -> Row:
+    """Say of traffic when it ended, and how long flows took."""
+    spreads: dict[str, Any] = {"completion_time_s": summary["completion_time_s"], "slowdown": summary["slowdown"]}
+    links = summary["links"]
+    return {
+        "makespan_s": summary["makespan_s"],
+        **{f"{name}_{key}": value for name, spread in spreads.items() for key, value in spread.items()},
+        "flows": summary["flow_count"],
+        "total_bytes": summary["total_bytes"],
+        "hottest_link": links[0]["name"] if links else None,
+        "hottest_link_utilisation": links[0]["utilisation"] if links else None,
+    }

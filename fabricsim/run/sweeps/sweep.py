@@ -200,17 +200,13 @@ def run(  # noqa: PLR0913  the rest are rarely given, and by name only
     state = Progress(0, 0, 0, len(tasks))
     for number, outcome, known in carried_out(tasks, workers, scheduler):
         outcomes[number] = outcome
-        state = _counted(state, failed=outcome["status"] == "failed", known=known)
+        failed = state.failed + (outcome["status"] == "failed")
+        state = Progress(state.done + 1, failed, state.known + known, state.total)
         if progress is not None:
             progress(state)
     rows = index.rows(sweep.points, outcomes)
     stem = "index" if shard is None else f"index-{shard.number}-of-{shard.of}"
     return SweepResult(sweep, rows, index.write(rows, output, stem), state)
-
-
-def _counted(state: Progress, *, failed: bool, known: bool) -> Progress:
-    """Count one more run."""
-    return Progress(state.done + 1, state.failed + failed, state.known + known, state.total)
 
 
 def _folder(output: Path, *, resume: bool) -> Path:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import connection, forkserver
 from typing import Any, NamedTuple
 
@@ -117,7 +118,7 @@ def _by_processes(
         count, ahead = (1, 1) if suspects else (workers, AHEAD * workers)
         try:
             with _pool(count) as pool:
-                for (number, task), found, error in _each(pool, _Numbered(work), chosen, ahead):
+                for (number, task), found, error in _each(pool, partial(_numbered, work), chosen, ahead):
                     del left[number]
                     yield task, found, error
             if not suspects:
@@ -134,14 +135,9 @@ def _by_processes(
                 yield left.pop(suspects.pop(0)), None, SimulationError(msg)
 
 
-class _Numbered:
-    """Work for a task that has a number."""
-
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        self._work = work
-
-    def __call__(self, numbered: tuple[int, Any]) -> Any:  # noqa: ANN401  of any work
-        return self._work(numbered[1])
+def _numbered(work: Callable[[Any], Any], task: tuple[int, Any]) -> Any:  # noqa: ANN401  of any work
+    """Do the work of a task that has a number."""
+    return work(task[1])
 
 
 def make_ready() -> None:

@@ -15,13 +15,12 @@ from fabricsim.traces.chakra import json_form as chakra_json
 from fabricsim.traces.chakra import own, schema
 from fabricsim.traces.chakra.groups import plain_names
 from fabricsim.traces.chakra.own import by_name
-from fabricsim.traces.dependencies import in_a_cycle, of_lanes
+from fabricsim.traces.dependencies import edges_of, in_a_cycle, of_lanes
 from fabricsim.traces.groups import ALL_RANKS
 from fabricsim.traces.trace import (
     COMMUNICATION,
     COMPUTE,
     COPY,
-    EDGE,
     HOST,
     KINDS,
     Communication,
@@ -287,8 +286,7 @@ class NodeCollector:
         made = self.builder.build(rank, world, host=host, device=device)
         origin = max(self._count(None, self._about, f"{own.PREFIX}origin_ns"), 0) or self._set_starts(made.nodes)
         (before, after), lanes = self._dependencies(made)
-        edges = np.zeros(len(before), EDGE)
-        edges["before"], edges["after"] = before, after
+        edges = edges_of(before, after)
         self._check_waited_for(made.nodes, before)
         return replace(made, edges=edges, lanes=lanes, origin=origin, missing=tuple(self.builder.missing))
 

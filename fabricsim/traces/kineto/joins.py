@@ -83,15 +83,21 @@ def notes_of_kernels(
         # before PyTorch 2.2 no record_param_comms says what it is of, later those of "wait" and "init" do
         says = transfers[rows["note"][marked]] if len(marked) else np.empty(0, bool)
         marked = marked[says] if says.any() else marked
-        found = np.full(len(kernels), NONE, np.int64)
-        for place in np.unique(rows["place"][marked]):
-            here = marked[rows["place"][marked] == place]
-            launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
-            found[launched] = innermost(rows, here, rows["start"][launches[launched]])
+        found = around(rows, marked, launches)
         by_id = matched(rows["external"][marked], marked, rows["external"][kernels])
         # before PyTorch 2.1 a kernel's External id is its correlation, which counts something else
         own = rows["external"][kernels] != rows["correlation"][kernels]
         yield np.where((found == NONE) & own, by_id, found)
+
+
+def around(rows: NDArray[np.void], spans: NDArray[np.int64], launches: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Find the innermost of some spans around each launch, on its thread; NONE if there is none, or no launch."""
+    found = np.full(len(launches), NONE, np.int64)
+    for place in np.unique(rows["place"][spans]):
+        here = spans[rows["place"][spans] == place]
+        launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
+        found[launched] = innermost(rows, here, rows["start"][launches[launched]])
+    return found
 
 
 def innermost(rows: NDArray[np.void], spans: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.kineto import trace_events as scanner
 from fabricsim.traces.kineto.events import read_events
 from fabricsim.traces.kineto.job import CapturedJob
-from fabricsim.traces.kineto.joins import calls_by_correlation, innermost, matched
+from fabricsim.traces.kineto.joins import around, calls_by_correlation, matched
 from fabricsim.traces.kineto.messages import operation_of_kernel
 
 if TYPE_CHECKING:
@@ -128,12 +128,7 @@ def _operators(events: Events, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
     rows = events.rows
     launches = calls_by_correlation(rows, rows["correlation"][kernels])
     operators = np.flatnonzero(rows["category"] == scanner.OPERATOR)
-    found = np.full(len(kernels), NONE, np.int64)
-    for place in np.unique(rows["place"][launches[launches != NONE]]):
-        launched = np.flatnonzero((launches != NONE) & (rows["place"][launches] == place))
-        here = operators[rows["place"][operators] == place]
-        found[launched] = innermost(rows, here, rows["start"][launches[launched]])
     # before PyTorch 2.1 a kernel's External id is its correlation, which counts something else
     own = (rows["external"][kernels] != rows["correlation"][kernels]) & (launches == NONE)
     by_id = matched(rows["external"][operators], operators, rows["external"][kernels])
-    return np.where(own, by_id, found)
+    return np.where(own, by_id, around(rows, operators, launches))

@@ -17,6 +17,7 @@ import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
+from fabricsim.traces.dependencies import edges_of
 from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.form import Form
 from fabricsim.traces.kineto import trace_events as scanner
@@ -25,7 +26,7 @@ from fabricsim.traces.kineto.job import CapturedJob
 from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_of_kernels
 from fabricsim.traces.kineto.messages import Note, communication, operation_of_kernel
 from fabricsim.traces.kineto.waits import WAITS, Waits
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, EDGE, HOST, LAUNCH, NODE, WAIT, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, NODE, WAIT, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,7 +135,7 @@ class _Reading:
         nodes = self._nodes(np.repeat(np.arange(len(self.rows)), counts))
         self._split(nodes, copies, first)
         self._messages(nodes, first)
-        edges = np.concatenate([np.empty(0, EDGE), *self._edges(nodes, copies, first)])
+        edges = np.concatenate([*self._edges(nodes, copies, first)])
         builder.steps.extend(events.steps)
         self._say_what_is_missing(nodes)
         origin, nodes["start"] = self._origin(nodes)
@@ -205,11 +206,11 @@ class _Reading:
         launched = np.flatnonzero(self.launches != NONE)
         before, after = first[self.launches[launched]], first[launched]
         overlap = nodes["start"][after] < nodes["start"][before] + nodes["duration"][before]
-        yield _edges(before, after, overlap)
-        yield _edges(first[copies], first[self.launches[copies]] + 1)
+        yield edges_of(before, after, on_start=overlap)
+        yield edges_of(first[copies], first[self.launches[copies]] + 1)
         ends = [first[self.launches[copies]] + 1]
         for awaited, waiting in Waits(self.events, self.kinds, self.streams).pairs():
-            yield _edges(first[awaited], first[waiting])
+            yield edges_of(first[awaited], first[waiting])
             ends.append(first[waiting])
         all_waits = np.flatnonzero(nodes["kind"] == WAIT)
         self.unknown_waits = len(np.setdiff1d(all_waits, np.concatenate(ends)))
@@ -286,16 +287,6 @@ class _Reading:
 def _ends(rows: NDArray[np.void], which: NDArray[np.int64]) -> NDArray[np.int64]:
     ends: NDArray[np.int64] = rows["start"][which] + rows["duration"][which]
     return ends
-
-
-def _edges(
-    before: NDArray[np.int64],
-    after: NDArray[np.int64],
-    on_start: NDArray[np.bool_] | bool = False,  # noqa: FBT001, FBT002
-) -> NDArray[np.void]:
-    edges = np.empty(len(before), EDGE)
-    edges["before"], edges["after"], edges["on_start"] = before, after, on_start
-    return edges
 
 
 FORM = Form("kineto", "PyTorch profiler (Kineto): Chrome JSON, one file per rank", recognises, read)

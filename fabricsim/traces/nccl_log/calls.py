@@ -69,7 +69,6 @@ class _Call(NamedTuple):
     root: int
     number: int
     stream: int
-    time: int
 
 
 class Caller:

@@ -32,7 +32,7 @@ _OLD_NETWORK = re.compile(r"NET/(\w{1,20}) ?: Using \[0\]")
 _ADAPTER = re.compile(r"\[\d{1,3}\](\w{1,40}:\d{1,3}/(?:IB|RoCE))")
 _COMMUNICATOR = re.compile(
     r"comm (0x[0-9a-f]{1,16}) rank (\d{1,8}) nranks (\d{1,8}) cudaDev (-?\d{1,4})"
-    r"(?: nvmlDev -?\d{1,4})?(?: busId ([0-9a-f]{1,16}))?(.{0,200})- Init (START|COMPLETE)"
+    r"(?: nvmlDev -?\d{1,4})?(?: busId [0-9a-f]{1,16})?(.{0,200})- Init (START|COMPLETE)"
 )
 _SPLIT = re.compile(r" parent (0x[0-9a-f]{1,16})(?: \w{1,20} \d{1,9})? color (-?\d{1,10}) key ")
 _COMMON = re.compile(r" commId (0x[0-9a-f]{1,16})")
@@ -116,12 +116,12 @@ class Collector:
         match = _COMMUNICATOR.search(message.text)
         if match is None:
             return
-        address, rank, size, device, bus, rest, state = match.groups()
+        address, rank, size, device, rest, state = match.groups()
         thread = (message.process, message.thread, message.device)
         seen = self._known(message.process, address)
         if seen is None or seen.complete:
             seen = self._new(Communicator(message.process, int(device)), address)
-        seen.rank, seen.size, seen.bus = int(rank), int(size), bus or ""
+        seen.rank, seen.size = int(rank), int(size)
         if state == "START":
             self.setting_up[thread] = self.announcing[message.process] = seen.facts
         else:
@@ -185,7 +185,7 @@ class Collector:
         what = self.operations.setdefault(operation, len(self.operations))
         where = self.by_address[message.process, address]
         handle = 0 if stream == "(nil)" else int(stream, 16)
-        self.calls.append((where, what, int(count), int(datatype), int(root), int(number, 16), handle, message.time))
+        self.calls.append((where, what, int(count), int(datatype), int(root), int(number, 16), handle))
         if len(self.calls) == _PACK:
             self._pack()
 

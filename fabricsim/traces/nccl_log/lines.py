@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import NamedTuple
-
-from fabricsim.records.program import NONE
 
 Process = tuple[str, int]
 """Host and process number."""
@@ -20,26 +17,21 @@ Process = tuple[str, int]
 _MARK = re.compile(r"NCCL (?:INFO|WARN|TRACE) ")
 _BEFORE = 400  # characters before a mark that can be its own
 _SAID = re.compile(
-    r"(?:\[(?P<time>[^\[\]]{1,60})\] )?(?P<host>\w[\w.-]{0,254}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) "
+    r"(?:\[[^\[\]]{1,60}\] )?(?P<host>\w[\w.-]{0,254}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) "
     r"\[(?P<device>-?\d{1,4})\] (?:\d{1,20}(?:\.\d{1,9})? )?(?:[\w./-]{1,100}:\d{1,6} )?$"
 )
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
-_NS_PER_S = 10**9
 
 
 class LogMessage(NamedTuple):
     """What one thread has written.
 
     `device`: index of the GPU that was current.
-    `time`: nanoseconds since 1970 of the host's local time; NONE if the log has no timestamps, or in a form of the
-        user's own.
     `text`: what comes after ``NCCL INFO``, up to the next message of the line.
     """
 
     process: Process
     thread: int
     device: int
-    time: int
     text: str
 
 
@@ -59,15 +51,4 @@ def messages(line: str) -> Iterator[LogMessage]:
 
 def _message(said: re.Match[str], text: str) -> LogMessage:
     process = (said["host"], int(said["pid"]))
-    return LogMessage(process, int(said["tid"]), int(said["device"]), _time(said["time"]), text.strip())
-
-
-def _time(text: str | None) -> int:
-    match = _TIME.fullmatch(text or "")
-    if match is None:
-        return NONE
-    try:
-        seconds = int(datetime.fromisoformat(match[1]).replace(tzinfo=UTC).timestamp())
-    except ValueError:  # such as a month 13
-        return NONE
-    return seconds * _NS_PER_S + int((match[2] or "0").ljust(9, "0"))
+    return LogMessage(process, int(said["tid"]), int(said["device"]), text.strip())

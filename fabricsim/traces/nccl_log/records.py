@@ -26,7 +26,6 @@ CALL = np.dtype(
         ("root", np.int32),  # rank in the communicator: the root, or the other end of a send or receive
         ("number", np.int64),  # opCount: how many kernels the communicator had launched
         ("stream", np.uint64),
-        ("time", np.int64),  # of the call, as of Message.time
     ],
     align=True,
 )
@@ -55,7 +54,6 @@ class Communicator:
 
     `device`: index of the GPU.
     `rank`, `size`: in it; NONE if the log does not say.
-    `bus`: PCI address of the GPU in hexadecimal digits; empty if not logged.
     `identity`: equal on all its ranks (``commId``, and of which split); empty if not logged, as before NCCL 2.18.
     `facts`: its rings, trees, channels and transports.
     `complete`: whether the log says that its set-up has ended.
@@ -66,7 +64,6 @@ class Communicator:
     device: int
     rank: int = NONE
     size: int = NONE
-    bus: str = ""
     identity: str = ""
     facts: Facts = field(default_factory=Facts)
     complete: bool = False

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.records.program import NONE
-from fabricsim.traces.dependencies import of_lanes
+from fabricsim.traces.dependencies import edges_of, of_lanes
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, EDGE, HOST, LAUNCH, NODE, WAIT
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def _untimed(recording: Recording) -> Ordered:
     nodes = recording.nodes.copy()
     unknown = _unknown(nodes)
     nodes["duration"] = np.maximum(nodes["duration"], 0)
-    in_lanes = _edges(*of_lanes(nodes["lane"], recording.lanes))
-    edges = np.concatenate([_eager(recording), in_lanes, _edges(*_turns(recording).T)])
+    in_lanes = edges_of(*of_lanes(nodes["lane"], recording.lanes))
+    edges = np.concatenate([_eager(recording), in_lanes, edges_of(*_turns(recording).T)])
     return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), _marked_steps(recording), NONE, 0, unknown)
 
 
@@ -144,12 +144,6 @@ def _marked_steps(recording: Recording) -> NDArray[np.int64]:
     if np.any((numbers < 1) | (numbers >= len(waits))):
         return np.zeros((0, 2), np.int64)
     return np.stack([waits[numbers - 1], waits[numbers]], axis=1)
-
-
-def _edges(before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.void]:
-    edges = np.zeros(len(before), EDGE)
-    edges["before"], edges["after"] = before, after
-    return edges
 
 
 class _Timed:
@@ -243,9 +237,7 @@ class _Timed:
         early, late = place[:-1], place[1:]
         same = self.nodes["lane"][early] == self.nodes["lane"][late]
         before, after = early[same], late[same]
-        edges = _edges(before, after)
-        edges["on_start"] = self.start[after] < self.end[before]
-        return edges
+        return edges_of(before, after, on_start=self.start[after] < self.end[before])
 
     def _hand_overs(self) -> NDArray[np.void]:
         """Let each call of the host follow the call of any thread that had ended last when it began."""
@@ -256,7 +248,7 @@ class _Timed:
         while np.any(later := (place >= 0) & (by_end[place] >= host)):
             place[later] -= 1
         found = place >= 0
-        return _edges(by_end[place[found]], host[found])
+        return edges_of(by_end[place[found]], host[found])
 
     def _named(self, names: Sequence[str]) -> NDArray[np.bool_]:
         known = np.array([*(name.startswith(tuple(names)) for name in self.names), False])  # NONE is the last
@@ -323,7 +315,7 @@ class _Timed:
         for lane in self.lanes:
             other = self.nodes["lane"][waiting] != self.nodes["lane"][lane[0]]
             found = self._last(lane, self.start[calls[other]], self.start[waiting[other]], waiting[other])
-            yield _edges(found[found != NONE], waiting[other][found != NONE])
+            yield edges_of(found[found != NONE], waiting[other][found != NONE])
 
     def _late_starts(self, bound: NDArray[np.int64]) -> NDArray[np.void]:
         """Let a node that began late, and just when one of another stream had ended, wait for that one."""
@@ -336,7 +328,7 @@ class _Timed:
             best[better] = found[better]
         close = (best != NONE) & (np.abs(self.start[late] - self.end[best]) <= CLOSE)
         self.inferred = int(np.count_nonzero(close))
-        return _edges(best[close], late[close])
+        return edges_of(best[close], late[close])
 
     def _host_waits(self, known: NDArray[np.int64]) -> NDArray[np.void]:
         """Let a call of the host that waits for a device wait for what had been launched.
@@ -356,7 +348,7 @@ class _Timed:
         chosen = np.where(long, ends == ends.max(axis=0), mine & (last != NONE))
         chosen = (chosen | self._named(_DEVICE_WAITS)[waits]) & (found != NONE)
         lane, place = np.nonzero(chosen)
-        return _edges(found[lane, place], waits[place])
+        return edges_of(found[lane, place], waits[place])
 
     def _shorten(self, waits: NDArray[np.void]) -> None:
         """Leave of a wait what it takes to return once the device is done."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
+from fabricsim.traces.rank_groups import shown
 from fabricsim.traces.rebuild.grids import MODEL_PARALLEL, Grid, grid_of, is_data_parallel, words
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ class GroupFinder:
         apart = is_data_parallel(group) and block > 1 and world % block == 0
         first = max(recording.rank, 0) % block if apart else 0
         members = tuple(range(first, world, block if apart else 1))
-        shown = ", ".join(map(str, members[:4])) + (", ..." if len(members) > 4 else "")  # noqa: PLR2004
-        self.assumed[f"group {group.name!r} has the {len(members)} ranks {shown}, which the trace does not say"] = None
+        told = f"group {group.name!r} has the {len(members)} ranks {shown(members, 4)}, which the trace does not say"
+        self.assumed[told] = None
         return members
 
     def _spreads(self, recording: Recording, group: ProcessGroup, members: tuple[int, ...]) -> bool:
@@ -165,7 +166,7 @@ def _neighbours(ranks: tuple[int, ...]) -> bool:
 def _first_of_image(recording: Recording, group: ProcessGroup, captured: _Captured, rank: int) -> int:
     """Move a group along to where `rank` is in it, as ranks are laid out in a grid; gives its lowest rank."""
     if captured.grid is None:
-        shown = ", ".join(map(str, captured.ranks[:8]))
-        msg = f"lists only ranks {shown} of groups like {group.name!r}, which are no regular grid; capture all ranks"
+        some = ", ".join(map(str, captured.ranks[:8]))
+        msg = f"lists only ranks {some} of groups like {group.name!r}, which are no regular grid; capture all ranks"
         raise TraceError(recording.source, msg)
     return captured.grid.first(rank)

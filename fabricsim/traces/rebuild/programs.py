@@ -16,6 +16,7 @@ import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
+from fabricsim.traces.rank_groups import shown
 from fabricsim.traces.rebuild.cast import assign
 from fabricsim.traces.rebuild.clocks import ENDS_TOGETHER, delays
 from fabricsim.traces.rebuild.communicators import in_turn, numbered
@@ -319,8 +320,7 @@ class _Weaver:
         if self.matched.left_out:
             notes.append(f"{self.matched.left_out} communications that not all of their ranks captured are left out")
         if self.cut:
-            shown = ", ".join(map(str, self.cut[:8])) + ", ..." * (len(self.cut) > 8)  # noqa: PLR2004  as many as fit
-            notes.append(f"steps in which communications are left out are not compared: {shown}")
+            notes.append(f"steps in which communications are left out are not compared: {shown(self.cut, 8)}")
         inferred = sum(some.inferred for some in self.ordered)
         if inferred:
             notes.append(f"{inferred} dependencies between streams are inferred from when operations began and ended")

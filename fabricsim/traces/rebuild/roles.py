@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
+from fabricsim.traces.rank_groups import shown
 from fabricsim.traces.rebuild.grids import PIPELINE, grid_of, is_data_parallel, words
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def resemble(recordings: Mapping[int, Recording], world: int) -> Likeness:
     captured = sorted(recordings)
     if len(captured) == world:
         return Likeness(tuple(captured), "")
-    names = _listed(captured, 2 * _SHOWN)
+    names = shown(captured, 2 * _SHOWN)
     said = f"{len(captured)} of {world} ranks were captured ({names}); "
     if len(captured) == 1:
         return Likeness((captured[0],) * world, f"{said}the others are assumed to do the same")
@@ -105,8 +106,8 @@ class _Finder:
         place = f"at their place in a block of {len(self.captured)}" if self.is_block else "before them"
         if not names:
             return place
-        shown = ", ".join(repr(name[:40]) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-        return f"with their places in groups {shown}, as far as there is one, of several that {place}"
+        listed = ", ".join(repr(name[:40]) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        return f"with their places in groups {listed}, as far as there is one, of several that {place}"
 
 
 def _pairs(of: Sequence[int]) -> str:
@@ -115,9 +116,5 @@ def _pairs(of: Sequence[int]) -> str:
     for rank, other in enumerate(of):
         if rank != other:
             others.setdefault(other, []).append(rank)
-    pairs = [f"{_listed(ranks, _SHOWN)} as {other}" for other, ranks in sorted(others.items())[:_SHOWN]]
+    pairs = [f"{shown(ranks, _SHOWN)} as {other}" for other, ranks in sorted(others.items())[:_SHOWN]]
     return "; ".join(pairs) + ("; ..." if len(others) > _SHOWN else "")
-
-
-def _listed(ranks: Sequence[int], most: int) -> str:
-    return ", ".join(map(str, ranks[:most])) + (", ..." if len(ranks) > most else "")
