@@ -1,4 +1,4 @@
-"""What is calibrated: keys of a transport preset, if they may lie, and how they are written."""
+"""What is calibrated: keys of a transport preset, between which bounds, and how they are written."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Parameter:
     `keys`: dotted keys that are set; more than `name` if the data cannot tell two apart.
     `unit`, `role`: see `Unit`, `Role`.
     `least`, `most`: range, in the unit.
-    `start`: if the fit begins: what the scenario says.
+    `start`: of the fit: what the scenario says.
     `spread`: how sure that is: standard deviation of its natural logarithm.
     `ways`: algorithms and protocols of NCCL that it belongs to, see `way`; empty if it belongs to all messages.
     """

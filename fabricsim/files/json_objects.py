@@ -148,7 +148,7 @@ def decoded(decode: Callable[[bytes], Decoded], text: bytes, label: str, place: 
 
     `decode`: such as a method of `msgspec.json.Decoder`.
     `label`: name of the file.
-    `place`: if in it the object is, such as ``"node 3"``.
+    `place`: of the object in the file, such as ``"node 3"``.
     Raises TraceError if it is no JSON, has a value of a wrong type, or is nested too deep.
     """
     try:

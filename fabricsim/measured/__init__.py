@@ -41,7 +41,7 @@ class MeasuredTable:
 
     `name`: its name, as `load` takes it.
     `title`: what was measured.
-    `source`: if the figures come from.
+    `source`: of the figures.
     `licence`: licence of the source.
     `certainty`: see `Certainty`.
     `conditions`: machine, software and settings, as far as the source says them.
@@ -66,7 +66,7 @@ class Figure:
     `quantity`: what was measured.
     `unit`: such as ``"Gb/s"``, ``"%"``, or ``"x"`` for a ratio.
     `value`: the figure.
-    `source`: if exactly it stands.
+    `source`: its exact place.
     `certainty`: see `Certainty`.
     """
 

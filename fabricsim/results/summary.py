@@ -100,7 +100,7 @@ class Summary(TypedDict):
         iterations, the mean of these over all ranks that were captured.
     `run_time_s`: all that was simulated, until the end of the last op.
     `critical_rank`: the rank that ends last (`critical_rank`).
-    `breakdown_s`: if the iteration goes: that of the critical rank, or the mean of the marked ones.
+    `breakdown_s`: what the iteration goes to: that of the critical rank, or the mean of the marked ones.
     `exposed_communication_s`: sum of ``breakdown_s["exposed_communication"]``.
     `throughput`: tokens and FLOPs per second and the share of the peak (`fabricsim.results.throughput.throughput`), if
         known.

@@ -135,7 +135,7 @@ def anchored(node: TreeNode, folder: Path, path: TablePath = ()) -> TreeNode:
 
     `node`: what a file in that folder says.
     `folder`: where it lies.
-    `path`: if `node` stands in the scenario.
+    `path`: of `node` in the scenario.
     """
     named = alike(path) in INCLUDABLE and is_file_name(node.value)
     if named or (_registry(path) and extensions.is_file(node.value)):
@@ -192,7 +192,7 @@ def overlay(below: TreeNode, above: TreeNode, path: TablePath = ()) -> TreeNode:
     ``law`` does, another choice drops what went with the one below.
 
     `below`, `above`: with library names written as ``include``.
-    `path`: if both stand in the scenario.
+    `path`: of both in the scenario.
     """
     if not (below.is_table and above.is_table):
         return above

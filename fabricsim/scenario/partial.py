@@ -34,7 +34,7 @@ class Partial:
     `model`: what the tables should be.
     `tables`: what was written.
     `broken`: tables, as key paths, whose library file was not found: their defaults are not settled.
-    `path`: if `tables` stands in the scenario.
+    `path`: of `tables` in the scenario.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = N
 
     `value`: what ``tomllib`` returned, or any nested mapping.
     `file`: name of the file for people; empty if there is none.
-    `path`: if `value` stands in the file.
+    `path`: of `value` in the file.
     """
     line = (lines or {}).get(path)
     where = f"{file}:{line}" if line is not None else file

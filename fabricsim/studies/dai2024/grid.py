@@ -81,7 +81,7 @@ class Assumptions:
         parallelism has ranks, and the micro-batch of data parallelism.
     `script_batches`: whether a split model has the batch of its script, in weak scaling per rank; otherwise its
         smallest run has one micro-batch, and in weak scaling others more.
-    `scripts`: if models and batches are from.
+    `scripts`: from which models and batches are.
     """
 
     nodes: tuple[int, ...] = (2, 4, 8)

@@ -85,7 +85,7 @@ def made(dimensions: Sequence[NetworkDimension], system: System | None, cables: 
     """Lay out a scenario.
 
     `cables`: name for the file of cables.
-    `folder`: if the scenario will be, for the names of files beside it.
+    `folder`: that of the scenario, for the names of files beside it.
     """
     written = Written()
     first = dimensions[0]
