@@ -78,7 +78,8 @@ def template(collective: str, members: int, algorithm: str | None = None, group:
 
     `collective`, `members`: what is done, and by how many.
     `algorithm`: its name; the first of the collective if left out.
-    `group`: the places of the members, for algorithms that look at it; by default each on a host of its own below one switch.
+    `group`: the places of the members, for algorithms that look at it; by default each has a host of its own below one
+        switch.
     Raises SimulationError if the algorithm does not work for such a group.
     """
     name = algorithm or DEFAULTS[collective]
