@@ -152,8 +152,8 @@ def _rings(ranks: dict[int, Communicator]) -> list[RingRow]:
 def _trees(ranks: dict[int, Communicator]) -> list[TreeRow]:
     parents: dict[int, dict[int, int]] = {}
     for rank, each in sorted(ranks.items()):
-        for channel, parent in each.facts.trees.items():
-            parents.setdefault(channel, {})[rank] = parent
+        for channel, place in each.facts.trees.items():
+            parents.setdefault(channel, {})[rank] = NONE if place.parent is None else place.parent
     return [
         {"channel": channel, "root": next((rank for rank, parent in of.items() if parent == NONE), None), "parents": of}
         for channel, of in sorted(parents.items())

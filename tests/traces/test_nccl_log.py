@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
+from fabricsim.traces.nccl_log.facts import LoggedPlace
 from fabricsim.traces.nccl_log.lines import messages
 from fabricsim.traces.nccl_log.reader import read_log, recognises
 from fabricsim.traces.nccl_log.records import LoggedChoice, NcclLog
@@ -94,7 +95,7 @@ def test_what_a_log_says_of_the_set_up(tmp_path: Path) -> None:
     ]
     first = log.communicators[0]
     assert first.facts.rings == {0: (0, 1, 2, 3)}
-    assert first.facts.trees == {0: NONE, 1: 2}
+    assert first.facts.trees == {0: LoggedPlace(None, (1, 2)), 1: LoggedPlace(2, (1,))}
     assert (first.facts.channels, first.facts.p2p_channels, first.facts.nvls_channels) == (2, 8, 4)
     assert first.facts.transports == {"NET/IB/GDRDMA": 1, "P2P/CUMEM/read": 1}
     assert log.choices == {
@@ -205,7 +206,7 @@ def test_older_forms_of_trees_and_rings(tmp_path: Path) -> None:
     assert log.networks == {"IB": 1}
     (only,) = log.communicators
     assert only.facts.rings == {0: (0, 1, 2, 3)}
-    assert only.facts.trees == {0: 0, 1: 0, 2: NONE}
+    assert only.facts.trees == {0: LoggedPlace(0, (3,)), 1: LoggedPlace(0, (2,)), 2: LoggedPlace(None, (0, 2))}
     assert only.facts.transports == {"NET/Socket": 1, "SHM": 1}
     assert (only.rank, only.size) == (1, 4)
 

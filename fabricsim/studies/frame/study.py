@@ -190,33 +190,38 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
         if runs and not any(each.drawn for each in published):
             raise _without_intervals(name)
         model = model_spread(but=name) if runs else 0.0
-        found: list[ValidationRow] = []
-        groups: dict[str, list[ValidationRow]] = {group: [] for group in first}
-        kinds: dict[str, int] = dict.fromkeys(first, -1)
+        found: list[tuple[tuple[str, ...], ValidationRow]] = []
         left_out: dict[str, str] = {}
         for done, each in enumerate(published, start=1):
             if each.missing:
                 left_out[f"{each.quantity} [{each.source}]"] = each.missing
                 continue
-            row = each.row(runs, model)
-            found.append(row)
-            if "all" in first:
-                groups["all"].append(row)
-            for kind, group in enumerate(each.groups):
-                groups.setdefault(group, []).append(row)
-                kinds.setdefault(group, kind)
+            found.append((each.groups, each.row(runs, model)))
             progress(done / len(published))
-        summary: dict[str, Any] = {
-            "agreement": {
-                group: statistics(groups[group]) for group in sorted(groups, key=kinds.__getitem__) if groups[group]
-            }
-        }
-        if asked := [row for row in found if row.interval is not None]:
+        every = [row for _, row in found]
+        agreement = {group: statistics(some) for group, some in _grouped(found, first).items()}
+        summary: dict[str, Any] = {"agreement": agreement}
+        if asked := [row for row in every if row.interval is not None]:
             summary["inside_their_interval"] = sum(row.inside for row in asked) / len(asked)
         said = dict(measured.load(name).conditions) if parameters is None else parameters()
-        return Validation(name, found, summary, said, left_out)
+        return Validation(name, every, summary, said, left_out)
 
     return Study(name, about, compare, pictures, uncertain=uncertain)
+
+
+def _grouped(
+    found: Iterable[tuple[tuple[str, ...], ValidationRow]], first: tuple[str, ...]
+) -> dict[str, list[ValidationRow]]:
+    """Collect the rows of each group: those of `first`, then the others by their place in `Published.groups`."""
+    groups: dict[str, list[ValidationRow]] = {group: [] for group in first}
+    kinds = dict.fromkeys(first, -1)
+    for named, row in found:
+        if "all" in first:
+            groups["all"].append(row)
+        for kind, group in enumerate(named):
+            groups.setdefault(group, []).append(row)
+            kinds.setdefault(group, kind)
+    return {group: groups[group] for group in sorted(groups, key=kinds.__getitem__) if groups[group]}
 
 
 def headline_rows(table: str, predicted: Mapping[str, float]) -> list[ValidationRow]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fabricsim.records.program import NONE
 
 _RING = re.compile(r"Channel (\d{1,4})(?:/(\d{1,4}))? :((?:\s+\d{1,9})+)$")
 _RANK = r"(-?\d{1,9})"
-_CHILDREN = r"-?\d{1,9}/-?\d{1,9}/-?\d{1,9}"
+_CHILDREN = rf"{_RANK}/{_RANK}/{_RANK}"
 _TREE = re.compile(rf"\[(\d{{1,4}})\] (?:{_CHILDREN}->{_RANK}->{_RANK}|{_RANK}->{_RANK}->{_CHILDREN})")
 _OLD_TREE = re.compile(rf"Tree (\d{{1,4}}) : {_RANK} -> {_RANK} -> {_CHILDREN}")
 _VIA = re.compile(
@@ -28,13 +29,24 @@ _CHANNELS = re.compile(
 _MOST_TRANSPORTS = 64  # of one communicator
 
 
+class LoggedPlace(NamedTuple):
+    """A rank's place in a tree: ranks of the communicator.
+
+    `parent`: ``None`` for the root.
+    `children`: in the order of the log.
+    """
+
+    parent: int | None
+    children: tuple[int, ...]
+
+
 @dataclass
 class Facts:
     """What a thread says while it sets up a communicator.
 
     `rank`: that of the trees; NONE if there are none.
     `rings`: by channel its ranks in order, as rank 0 logs them: NCCL up to 2.10 cuts long ones.
-    `trees`: by channel the parent of this rank; NONE of the root.
+    `trees`: by channel this rank's place.
     `channels`, `p2p_channels`, `nvls_channels`: how many for collectives, for sends and receives, and for NVLS; NONE if
         not logged.
     `transports`: how many connections run over which, such as ``"NET/IB/GDRDMA"``.
@@ -43,7 +55,7 @@ class Facts:
 
     rank: int = NONE
     rings: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    trees: dict[int, int] = field(default_factory=dict)
+    trees: dict[int, LoggedPlace] = field(default_factory=dict)
     channels: int = NONE
     p2p_channels: int = NONE
     nvls_channels: int = NONE
@@ -84,16 +96,21 @@ class Facts:
 
     def _trees(self, text: str) -> bool:
         if old := _OLD_TREE.match(text):
-            channel, up, rank = map(int, old.groups())
-            self._place(channel, rank, up)
+            channel, up, rank, *down = map(int, old.groups())
+            self._place(channel, rank, up, down)
             return True
         for match in _TREE.finditer(text):
-            self._place(int(match[1]), int(match[2] or match[5]), int(match[3] or match[4]))
+            downwards = match[2] is not None
+            numbers = [int(number) for number in match.groups()[1:] if number is not None]
+            rank, up, down = (
+                (numbers[3], numbers[4], numbers[:3]) if downwards else (numbers[1], numbers[0], numbers[2:])
+            )
+            self._place(int(match[1]), rank, up, down)
         return text.startswith("Trees [")
 
-    def _place(self, channel: int, rank: int, up: int) -> None:
+    def _place(self, channel: int, rank: int, up: int, down: list[int]) -> None:
         self.rank = rank
-        self.trees[channel] = max(up, NONE)
+        self.trees[channel] = LoggedPlace(up if up >= 0 else None, tuple(child for child in down if child >= 0))
         self.kept += 1
 
     def _channels(self, text: str) -> bool:
