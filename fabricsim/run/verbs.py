@@ -92,7 +92,10 @@ def replay(
     FabricsimError
         If the trace or the scenario has mistakes, or they do not go together.
     """
-    gpu_speed = _speed(changes)
+    if unknown := changes.keys() - Changes.__annotations__:
+        msg = f"replay() got an unexpected keyword argument {min(unknown)!r}"
+        raise TypeError(msg)
+    gpu_speed = _usable_speed(changes.get("gpu_speed", 1.0))
     files = [trace] if isinstance(trace, (str, Path)) else list(trace)
     found = read_trace(
         [library.trace(Path(file)) for file in files],
@@ -111,12 +114,8 @@ def replay(
     return pipeline.replay(loaded, rebuilt, found.form, progress=progress)
 
 
-def _speed(changes: Changes) -> float:
-    """Give how many times faster kernels run. Raises TypeError if there are changes that `replay` does not know."""
-    if unknown := changes.keys() - Changes.__annotations__:
-        msg = f"replay() got an unexpected keyword argument {min(unknown)!r}"
-        raise TypeError(msg)
-    gpu_speed = changes.get("gpu_speed", 1.0)
+def _usable_speed(gpu_speed: float) -> float:
+    """Give back how many times faster kernels run. Raises InputError if that is not above 0 and finite."""
     if not 0 < gpu_speed < math.inf:
         msg = f"gpu_speed {gpu_speed}: kernels cannot run that many times faster; give a number above 0, such as 1.3"
         raise InputError(msg)
