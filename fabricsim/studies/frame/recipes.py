@@ -120,7 +120,8 @@ def by_run(record: np.void) -> tuple[str, ...]:
 def study(name: str, about: str, groups: Groups, title: str, label: Callable[[str], str]) -> Study:
     """Make the study of a table of recipes; `title` and `label`, from a row's quantity, are those of its picture."""
     rows = partial(published, name, groups)
-    return by_row(name, about, rows, statistics=spread_agreement, pictures=scatter(title, label))
+    first = "all", *(scale for _, scale in SCALES)
+    return by_row(name, about, rows, statistics=spread_agreement, pictures=scatter(title, label), first=first)
 
 
 def published(table: str, groups: Groups) -> list[Published]:

@@ -179,7 +179,7 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
     parameters
         What was assumed and set; the conditions of the measured table of that name if left out.
     first
-        Groups that come first in the summary, others as they are met; ``"all"`` has all rows.
+        Groups that come first in the summary, others by their place in `Published.groups`; ``"all"`` has all rows.
     """
 
     def compare(progress: Progress) -> Validation:
@@ -192,6 +192,7 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
         model = model_spread(but=name) if runs else 0.0
         found: list[ValidationRow] = []
         groups: dict[str, list[ValidationRow]] = {group: [] for group in first}
+        kinds: dict[str, int] = dict.fromkeys(first, -1)
         left_out: dict[str, str] = {}
         for done, each in enumerate(published, start=1):
             if each.missing:
@@ -199,11 +200,16 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
                 continue
             row = each.row(runs, model)
             found.append(row)
-            for group in ("all", *each.groups) if "all" in first else each.groups:
+            if "all" in first:
+                groups["all"].append(row)
+            for kind, group in enumerate(each.groups):
                 groups.setdefault(group, []).append(row)
+                kinds.setdefault(group, kind)
             progress(done / len(published))
         summary: dict[str, Any] = {
-            "agreement": {group: statistics(chosen) for group, chosen in groups.items() if chosen}
+            "agreement": {
+                group: statistics(groups[group]) for group in sorted(groups, key=kinds.__getitem__) if groups[group]
+            }
         }
         if asked := [row for row in found if row.interval is not None]:
             summary["inside_their_interval"] = sum(row.inside for row in asked) / len(asked)
