@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -63,6 +64,26 @@ def test_results_are_equal_if_they_say_the_same(tmp_path: Path) -> None:
 
     assert fs.read(tmp_path / "run.h5") == fs.simulate("gpt2-medium-dp") == result
     assert result != fs.simulate("gpt2-medium-dp", overrides={"transport": "tcp-10g"})
+
+
+def test_results_of_packets_are_equal_if_they_say_the_same(tmp_path: Path) -> None:
+    watch = fs.Watch.parse(["queue:switch0->host1", "rate:switch0->host1", "flow:*"], ["switch0->host1"])
+
+    def sent(size: str) -> fs.TrafficResult:
+        return fs.traffic("incast", "ideal-16", flows=2, size=size, overrides={"engine": "packet"}, watch=watch)
+
+    result = sent("20kB")
+    result.save(tmp_path / "sent.h5")
+    assert result.packets is not None
+    assert result.packets.taps
+    assert result.packets.log is not None
+
+    assert fs.read(tmp_path / "sent.h5") == sent("20kB") == result
+    assert result != sent("21kB")
+    log = replace(result.packets.log, payload=1)
+    tap = replace(result.packets.taps[0], value=result.packets.taps[0].value + 1)
+    assert replace(result, packets=replace(result.packets, log=log)) != result
+    assert replace(result, packets=replace(result.packets, taps=(tap, *result.packets.taps[1:]))) != result
 
 
 def test_a_dict_says_what_a_file_would(tmp_path: Path) -> None:

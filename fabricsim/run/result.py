@@ -198,7 +198,7 @@ def _same(one: object, other: object) -> bool:
     """Compare values that may be or hold arrays."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return np.array_equal(one, other)  # type: ignore[arg-type]  # whatever it is
-    if dataclasses.is_dataclass(one) and type(one) is type(other) and type(one).__eq__ is not object.__eq__:
+    if dataclasses.is_dataclass(one) and type(one) is type(other):
         return all(_same(getattr(one, name), getattr(other, name)) for name in _fields(one))
     if isinstance(one, tuple | list) and type(one) is type(other):
         return len(one) == len(other) and all(map(_same, one, other))
