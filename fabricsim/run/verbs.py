@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, Unpack
 
 from fabricsim.errors import InputError
 from fabricsim.files.atomic import whole
@@ -17,7 +17,7 @@ from fabricsim.run import pipeline
 from fabricsim.run import traffic as patterns
 from fabricsim.run.at_once import simulate_all
 from fabricsim.run.result import Result, TrafficResult, shown
-from fabricsim.scenario import library
+from fabricsim.scenario import given, library
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.toml_text import settings, texts
@@ -26,7 +26,7 @@ from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.units import DURATION, RATE, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     import networkx as nx
 
@@ -177,7 +177,7 @@ def bench(
     scenario: Scenarios,
     *,
     overrides: Overrides = (),
-    sizes: Sequence[int] = BENCH_SIZES,
+    sizes: Iterable[SupportsIndex | float] = BENCH_SIZES,
     progress: Callable[[float], None] | None = None,
 ) -> dict[int, float]:
     """Time a collective over all ranks of a cluster, as nccl-tests does after its warm-up.
@@ -206,18 +206,16 @@ def bench(
     if test not in benchmarks.TESTS:
         msg = f"there is no test {test!r}; {did_you_mean(test, benchmarks.TESTS, ', '.join(benchmarks.TESTS))}"
         raise InputError(msg)
-    if not sizes:
-        msg = "sizes: there are none to time; give bytes, such as [1024, 2**20], or leave it out"
-        raise InputError(msg)
+    timed = [given.whole(size, "sizes") for size in given.several(sizes, "sizes")]
     rows = benchmarks.collective_times(
-        pipeline.load_any(scenario, overrides, with_job=False).scenario, benchmarks.TESTS[test], sizes, progress
+        pipeline.load_any(scenario, overrides, with_job=False).scenario, benchmarks.TESTS[test], timed, progress
     )
     return {row.size: row.seconds for row in rows}
 
 
 def compare(
     scenario: Scenarios,
-    over: Mapping[str, Sequence[Any]],
+    over: Mapping[str, Iterable[Any]],
     *,
     overrides: Overrides = (),
     jobs: int = 1,
@@ -249,13 +247,10 @@ def compare(
     if jobs < 1:
         msg = f"jobs {jobs}: at least one simulation runs at a time"
         raise InputError(msg)
-    for key, values in over.items():
-        if isinstance(values, str):
-            msg = f"over[{key!r}]: {values!r} is one text, not several values; write [{values!r}]"
-            raise InputError(msg)
+    lists = {key: given.several(values, f"over[{key!r}]") for key, values in over.items()}
     if not isinstance(scenario, LoadedScenario):
         own = texts(overrides)
-        every = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+        every = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
         return simulate_all([load(scenario, [*own, *settings(each)]) for each in every], jobs=jobs, progress=progress)
     msg = "a loaded scenario is settled: give compare its name, file or dict"
     raise InputError(msg)

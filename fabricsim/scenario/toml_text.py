@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fabricsim.errors import InputError
 
 _TABLE = re.compile(r"\s*\[([\w.-]+)\]\s*(?:#\s*(.*))?$")
@@ -120,6 +122,8 @@ def _value(value: object) -> str:
         return "[" + ", ".join(_value(item) for item in value) + "]"
     if isinstance(value, PurePath):
         return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, np.ndarray | np.generic):
+        return _value(value.tolist())
     try:
         return json.dumps(value, ensure_ascii=False)  # TOML writes these as JSON does
     except TypeError as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import simpy
 
@@ -175,11 +176,31 @@ def test_rates_and_losses_that_no_cable_has_are_refused(change: Callable[[fs.Fab
         (lambda: fs.traffic("incast", "ideal-16", flows=2.5), "flows 2.5"),  # type: ignore[arg-type]
         (lambda: fs.traffic("incast", "ideal-16", size=10), "size 10"),  # type: ignore[arg-type]
         (lambda: fs.bench("all_reduce", "ideal-16", sizes=[]), "sizes: there are none"),
+        (lambda: fs.bench("all_reduce", "ideal-16", sizes=[1024, 1.5]), "sizes 1.5: give a whole number"),
+        (lambda: fs.compare("gpt2-medium-dp", {"transport": []}), r"over\['transport'\]: there are none"),
     ],
 )
 def test_what_a_verb_cannot_take_is_said(call: Callable[[], object], said: str) -> None:
     with pytest.raises(fs.FabricsimError, match=said):
         call()
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1024, 4096), iter([1024, 4096]), np.array([1024, 4096]), [1024.0, 4096.0]], ids=type
+)
+def test_sizes_are_what_gives_whole_numbers(sizes: Iterable[int]) -> None:
+    times = fs.bench("all_reduce", "ideal-16", sizes=sizes)
+
+    assert [(size, type(size)) for size in times] == [(1024, int), (4096, int)]
+
+
+def test_compared_values_are_what_gives_some() -> None:
+    transports = (name for name in ("tcp-10g", "rdma-100g"))
+
+    results = fs.compare("gpt2-medium-dp", {"transport": transports, "seed": np.array([3])})
+
+    assert [result.transport for result in results] == ["tcp-10g", "rdma-100g"]
+    assert [result.seed for result in results] == [3, 3]
 
 
 def test_a_replay_takes_no_argument_that_it_does_not_know() -> None:

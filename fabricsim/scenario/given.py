@@ -1,0 +1,41 @@
+"""What a Python script gives: taken as what is meant by it, or refused with what it is called and the way out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeGuard, cast
+
+import numpy as np
+
+from fabricsim.errors import InputError
+
+
+def whole(value: object, name: str, least: int = 1) -> int:
+    """Take a whole number of at least `least`, of NumPy too, or as a float such as ``1e6``; else an `InputError`."""
+    if _is_number(value) and value == int(value) >= least:
+        return int(value)
+    msg = f"{name} {value!r}: give a whole number, at least {least}"
+    raise InputError(msg)
+
+
+def several(values: object, name: str) -> list[Any]:
+    """Take the values of a list, an array or what else gives some, at least one; else an `InputError`."""
+    try:
+        found = list(cast("Any", values))
+    except TypeError:
+        found = None
+    if found is None or isinstance(values, (str, bytes, Mapping)):
+        kind = "one text" if isinstance(values, str) else f"of type {type(values).__name__}"
+        msg = f"{name}: {values!r} is {kind}, not several values; write [{values!r}]"
+        raise InputError(msg)
+    if not found:
+        msg = f"{name}: there are none; give at least one"
+        raise InputError(msg)
+    return found
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    return math.isfinite(value)
