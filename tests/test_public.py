@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,33 @@ def test_results_of_packets_are_equal_if_they_say_the_same(tmp_path: Path) -> No
     tap = replace(result.packets.taps[0], value=result.packets.taps[0].value + 1)
     assert replace(result, packets=replace(result.packets, log=log)) != result
     assert replace(result, packets=replace(result.packets, taps=(tap, *result.packets.taps[1:]))) != result
+
+
+def _only_of(value: object) -> set[type]:
+    if isinstance(value, dict):
+        return set().union(*map(_only_of, (*value, *value.values())))
+    return set().union(*map(_only_of, value)) if isinstance(value, list) else {type(value)}
+
+
+@pytest.mark.parametrize(
+    "simulated",
+    [
+        lambda: fs.simulate("gpt2-medium-dp"),
+        lambda: fs.simulate("two-jobs"),
+        lambda: fs.replay("dlrm-v100", "dgx-a100"),
+        lambda: fs.traffic("incast", "ideal-16", size="20kB", overrides={"engine": "packet"}),
+    ],
+)
+def test_equal_results_have_equal_summaries_of_plain_values(
+    simulated: Callable[[], fs.Result | fs.TrafficResult], tmp_path: Path
+) -> None:
+    result = simulated()
+    result.save(tmp_path / "run.h5")
+
+    told = result.summary()
+
+    assert _only_of(told) <= {str, int, float, bool, type(None)}
+    assert fs.read(tmp_path / "run.h5").summary() == {**told, "wall_seconds": None}
 
 
 def test_a_dict_says_what_a_file_would(tmp_path: Path) -> None:

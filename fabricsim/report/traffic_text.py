@@ -88,4 +88,5 @@ def _footer(summary: TrafficSummary) -> Text:
     shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] == "flow"}
     counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
-    return Text(f"{counts} in {human_seconds(summary['wall_seconds'])}\n{run}", style="dim")
+    wall = f" in {human_seconds(summary['wall_seconds'])}" if summary["wall_seconds"] is not None else ""
+    return Text(f"{counts}{wall}\n{run}", style="dim")

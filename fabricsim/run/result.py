@@ -119,7 +119,10 @@ class Result(_Shown, record.RunRecord):
     """
 
     def summary(self) -> Summary:
-        """Summarise the run as its JSON has it: times in seconds, sizes in bytes."""
+        """Summarise the run as its JSON has it: times in seconds, sizes in bytes.
+
+        Results that are equal have equal summaries, but for ``wall_seconds``, which files do not hold.
+        """
         return summarise(self)
 
     def plot(self, picture: str = "breakdown") -> Figure:
@@ -160,7 +163,10 @@ class TrafficResult(_Shown, traffic.TrafficRecord):
     """One run of a traffic matrix."""
 
     def summary(self) -> TrafficSummary:
-        """Summarise the run as its JSON has it: times in seconds, sizes in bytes."""
+        """Summarise the run as its JSON has it: times in seconds, sizes in bytes.
+
+        Results that are equal have equal summaries, but for ``wall_seconds``, which files do not hold.
+        """
         return summarise_traffic(self)
 
     def plot(self, picture: str = "fct") -> Figure:
