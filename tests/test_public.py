@@ -11,6 +11,7 @@ from pathlib import Path
 
 import networkx as nx
 import pytest
+import simpy
 
 import fabricsim as fs
 from fabricsim import errors
@@ -149,7 +150,7 @@ def test_a_result_is_shown_on_one_screen() -> None:
 def test_a_graph_is_written_as_cables(tmp_path: Path) -> None:
     star = nx.star_graph(["switch", *(f"host{number}" for number in range(8))])
     nx.set_edge_attributes(star, "100Gbps", "rate")
-    with pytest.raises(fs.InputError, match="edge switch - host0: 'delay'; give each one"):
+    with pytest.raises(fs.InputError, match="edge switch - host0 has no delay; give each one"):
         fs.write(star, tmp_path / "star.csv")
     nx.set_edge_attributes(star, "500ns", "delay")
 
@@ -158,3 +159,44 @@ def test_a_graph_is_written_as_cables(tmp_path: Path) -> None:
     lines = (tmp_path / "star.csv").read_text("utf-8").splitlines()
     assert lines[:2] == ["a,b,gbps,delay_ns", "switch,host0,100,500"]
     assert len(lines) == 9
+
+
+def _joined(kind: type[nx.Graph], *edges: tuple[object, object], **other: str) -> nx.Graph:
+    graph = kind()
+    graph.add_edges_from(edges, rate="100Gbps", delay="500ns")
+    graph.add_edges_from([("host1", "switch0")], **{"rate": "100Gbps", "delay": "500ns", **other})
+    return graph
+
+
+@pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
+def test_both_directions_of_a_graph_are_one_cable(kind: type[nx.Graph], tmp_path: Path) -> None:
+    fs.write(
+        _joined(kind, ("host0", "switch0"), ("switch0", "host0"), ("switch0", "host1")), file := tmp_path / "pair.csv"
+    )
+
+    assert len(file.read_text("utf-8").splitlines()) == 3
+    fabric = {"topology": "file", "links": str(file)}
+    scenario = fs.load("ideal-16", {"cluster.hosts": 2, "fabric": fabric})
+    assert fs.Fabric(simpy.Environment(), scenario).links().keys() >= {"host0->switch0", "switch0->host1"}
+
+
+@pytest.mark.parametrize(
+    ("graph", "said"),
+    [
+        (nx.Graph(), "the graph has no edges"),
+        (_joined(nx.MultiGraph, ("host1", "switch0")), "edge host1 - switch0: is there several times"),
+        (_joined(nx.DiGraph), "edge host1 -> switch0: none like it leads back"),
+        (_joined(nx.DiGraph, ("switch0", "host1"), rate="10Gbps"), "none like it leads back"),
+        (_joined(nx.Graph, ("switch0", "switch0")), "edge switch0 - switch0: leads back to its node"),
+        *(
+            (_joined(nx.Graph, ("host0", name)), "a name has letters, digits")
+            for name in ("a,b", "a b", "#a", "a\nb", (0, 1))
+        ),
+        (_joined(nx.Graph, ("host0", 7)), "some nodes are numbers, others names"),
+        (_joined(nx.Graph, rate="fast"), "edge host1 - switch0: 'fast'"),
+    ],
+)
+def test_a_graph_that_is_no_fabric_is_refused(graph: nx.Graph, said: str, tmp_path: Path) -> None:
+    with pytest.raises(fs.InputError, match=said):
+        fs.write(graph, tmp_path / "fabric.csv")
+    assert not list(tmp_path.iterdir())

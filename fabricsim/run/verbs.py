@@ -16,6 +16,7 @@ from fabricsim.run import bench as benchmarks
 from fabricsim.run import pipeline
 from fabricsim.run import traffic as patterns
 from fabricsim.run.at_once import simulate_all
+from fabricsim.run.graphs import cables_of
 from fabricsim.run.result import Result, TrafficResult, shown
 from fabricsim.scenario import given, library
 from fabricsim.scenario.load import LoadedScenario, load
@@ -23,7 +24,6 @@ from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.toml_text import settings, texts
 from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.units import DURATION, RATE, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -274,22 +274,15 @@ def write(graph: nx.Graph, path: str | Path) -> None:
     ----------
     graph
         Nodes ``host0``, ``host1``, ... are hosts, all others switches. Edges are cables, each with a ``rate`` such as
-        ``"100Gbps"`` and a ``delay`` such as ``"500ns"``.
+        ``"100Gbps"`` and a ``delay`` such as ``"500ns"``; where edges have directions, one each way alike.
     path
         CSV file to write; one of that name is replaced.
 
     Raises
     ------
     InputError
-        If an edge has no rate or delay, or the file cannot be written.
+        If an edge has no rate or delay, the graph is no fabric, or the file cannot be written.
     """
-    rows = ["a,b,gbps,delay_ns"]
-    for one, other, edge in graph.edges(data=True):
-        try:
-            rate, delay = parse(str(edge["rate"]), RATE), parse(str(edge["delay"]), DURATION)
-        except (KeyError, ValueError) as error:
-            msg = f"edge {one} - {other}: {error}; give each one such as rate='100Gbps', delay='500ns'"
-            raise InputError(msg) from error
-        rows.append(f"{one},{other},{rate * 8 / 1e9:.12g},{delay / 1e3:.12g}")
+    rows = ["a,b,gbps,delay_ns", *cables_of(graph)]
     with whole(Path(path), "name a file in a folder that exists") as part:
         part.write_text("\n".join(rows) + "\n", encoding="utf-8")
