@@ -8,8 +8,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 import simpy
 
@@ -124,6 +126,27 @@ def test_a_dict_says_what_a_file_would(tmp_path: Path) -> None:
     assert told.resolved == fs.load(file).resolved
     with pytest.raises(fs.InputError, match="of type object; give a text"):
         fs.load({"name": object()})
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"job.micro_batch": 2}, r'the dict:2: "job\.micro_batch": unknown key .*nested dicts, or'),
+        ({"job": None}, "^job: None is of type NoneType; give"),
+        ({"job": {"parallelism": {"data": [None]}}}, r"^job\.parallelism\.data: None is of type"),
+        ({"transport": {"efficiency": float("nan")}}, r"transport\.efficiency: nan is not a number"),
+        ({"transport": {"efficiency": float("inf")}}, r"transport\.efficiency: inf is too large"),
+    ],
+)
+def test_a_mistake_of_a_dict_is_said_of_its_key(told: dict[str, Any], said: str) -> None:
+    with pytest.raises(fs.InputError, match=said):
+        fs.load({"extends": "gpt2-medium-dp", **told})
+
+
+@pytest.mark.parametrize("value", [float("nan"), np.float64("nan")])
+def test_an_override_that_is_no_number_is_no_text(value: float) -> None:
+    with pytest.raises(fs.InputError, match=r"efficiency: nan is not a number \(at most"):
+        fs.load("gpt2-medium-dp", {"transport.efficiency": value})
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ Every mistake is noted with its place, and all are reported together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ from fabricsim.scenario.toml_text import lines, texts
 from fabricsim.scenario.tree import TreeNode, build, plain, where
 
 _OF_JOBS = frozenset({"job", "jobs", "traffic"})  # keys that a fabric without a job has no use for
+_PARTS = re.compile(r'"([^"]*)"|([^.\[\]]+)')  # of a dotted key; one that holds a point stands in quotes
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings by their keys, such as ``{"cluster.hosts": 4}``, or texts as ``--set`` takes them."""
 
@@ -290,7 +292,7 @@ def _placed(mistakes: Sequence[Mistake], root: TreeNode) -> list[Mistake]:
     """Add the place of each mistake's key."""
     placed = []
     for mistake in mistakes:
-        keys = mistake.key.replace("[", ".").replace("]", "").split(".")
+        keys = [quoted or bare for quoted, bare in _PARTS.findall(mistake.key)]
         path = tuple(int(key) if key.isdigit() else key for key in keys)
         placed.append(Mistake(mistake.key, mistake.problem, mistake.way_out, where(root, path)))
     return placed
