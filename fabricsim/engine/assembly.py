@@ -79,7 +79,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         parts = make(platform, model, scenario, choose, watch)
         return Assembly(model, platform, recorded, *parts[:2], Failures(*parts[:2], platform, scenario), parts[2])
     if watch:
-        msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
+        msg = 'taps and captures need packets, and the flow engine has none; set engine = "packet"'
         raise InputError(msg)
     world = World(platform.resources.capacities, recorded)
     wiring = Wiring(world, platform, model, choose, scenario.nic.interrupt_moderation)

@@ -103,7 +103,8 @@ def load_fabric(
     """
     laid = texts(overrides)
     if any(text.lstrip().startswith("job") for text in laid):
-        msg = "--set job: the job is that of the trace; say what is to be otherwise with --gpu-speed or --scale-to"
+        msg = "job: the job is that of the trace; say what is to be otherwise by gpu_speed or scale_to "
+        msg += "(--gpu-speed, --scale-to)"
         raise InputError(msg)
     if str(name) not in library.names("clusters") or str(name) in library.names("scenarios") or Path(name).is_file():
         chosen = [] if transport is None else [f"transport={transport}"]
@@ -113,7 +114,7 @@ def load_fabric(
     set_by_hand = any(text.lstrip().startswith("transport") for text in laid)
     if transport is None and hosts > 1 and not set_by_hand:
         msg = f"{name} is a cluster without a transport, and {ranks} ranks take {hosts} of its hosts"
-        msg += "; add --transport, such as rdma-100g (fabricsim list transports)"
+        msg += "; name a transport, such as rdma-100g (fabricsim list transports)"
         raise InputError(msg)
     return machine(str(name), transport or _WITHIN_A_HOST, hosts, laid)
 

@@ -96,7 +96,7 @@ def replay(
         msg = f"replay() got an unexpected keyword argument {min(unknown)!r}"
         raise TypeError(msg)
     gpu_speed = _usable_speed(changes.get("gpu_speed", 1.0))
-    files = [trace] if isinstance(trace, (str, Path)) else list(trace)
+    files = [trace] if isinstance(trace, (str, Path)) else given.several(trace, "trace")
     found = read_trace(
         [library.trace(Path(file)) for file in files],
         changes.get("form"),

@@ -19,8 +19,8 @@ def whole(value: object, name: str, least: int = 1) -> int:
     raise InputError(msg)
 
 
-def several(values: object, name: str) -> list[Any]:
-    """Take the values of a list, an array or what else gives some, at least one; else an `InputError`."""
+def several(values: object, name: str, least: int = 1) -> list[Any]:
+    """Take at least that many values of a list, an array or what else gives some; else an `InputError`."""
     try:
         found = list(cast("Any", values))
     except TypeError:
@@ -29,7 +29,7 @@ def several(values: object, name: str) -> list[Any]:
         kind = "one text" if isinstance(values, str) else f"of type {type(values).__name__}"
         msg = f"{name}: {values!r} is {kind}, not several values; write [{values!r}]"
         raise InputError(msg)
-    if not found:
+    if len(found) < least:
         msg = f"{name}: there are none; give at least one"
         raise InputError(msg)
     return found

@@ -175,6 +175,12 @@ def test_rates_and_losses_that_no_cable_has_are_refused(change: Callable[[fs.Fab
         (lambda: fs.compare("gpt2-medium-dp", {"transport": ["tcp-10g"]}, jobs=0), "jobs 0"),
         (lambda: fs.traffic("incast", "ideal-16", flows=2.5), "flows 2.5"),  # type: ignore[arg-type]
         (lambda: fs.traffic("incast", "ideal-16", size=10), "size 10"),  # type: ignore[arg-type]
+        (lambda: fs.Watch.parse("queue:*"), r"taps: 'queue:\*' is one text, not several values; write \['queue:\*'\]"),
+        (lambda: fs.replay([], "dgx-a100"), "trace: there are none"),
+        (
+            lambda: fs.replay("dlrm-v100", "gpt2-medium-dp", overrides={"job.micro_batch": 2}),
+            "^job: the job is that of the trace; say what is to be otherwise by gpu_speed or scale_to",
+        ),
         (lambda: fs.bench("all_reduce", "ideal-16", sizes=[]), "sizes: there are none"),
         (lambda: fs.bench("all_reduce", "ideal-16", sizes=[1024, 1.5]), "sizes 1.5: give a whole number"),
         (lambda: fs.compare("gpt2-medium-dp", {"transport": []}), r"over\['transport'\]: there are none"),
