@@ -21,6 +21,12 @@ from tests import test_docs
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs" / "reference" / "python").glob("*.md"))
+EXAMPLES = [
+    text
+    for page in [*PAGES, ROOT / "docs" / "howto" / "extend.md"]
+    for name, language, text in test_docs.blocks(page)
+    if language == "python" and (page in PAGES or name == "steps_form.py")
+]
 SCRIPT = """
 import fabricsim as fs
 
@@ -51,12 +57,13 @@ def test_a_page_has_an_example_that_is_run(page: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_script_that_uses_the_public_names_is_typed(tmp_path: Path) -> None:
+def test_scripts_that_use_the_public_names_are_typed(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed: pip install 'fabricsim[lint]'")
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT, encoding="utf-8")
+    for number, text in enumerate([SCRIPT, *EXAMPLES]):
+        typed = text.replace("import networkx as nx", "import networkx as nx  # type: ignore")  # it comes without types
+        (tmp_path / f"script{number}.py").write_text(typed, encoding="utf-8")
 
-    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(script)]
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", *map(str, tmp_path.glob("*.py"))]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603  our own words
 
     assert run.returncode == 0, run.stdout
