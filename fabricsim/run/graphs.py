@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
+from fabricsim.scenario import given
 from fabricsim.scenario.suggest import show
 from fabricsim.topology.cable_file import is_node, is_number
 from fabricsim.units import DURATION, RATE, parse
@@ -22,6 +23,9 @@ def cables_of(graph: nx.Graph) -> list[str]:
 
     Raises InputError if `graph` is no fabric that `fabricsim.topology.cable_file` reads.
     """
+    import networkx as nx  # noqa: PLC0415  0.13 s that no run needs
+
+    given.require(graph, nx.Graph, "graph", "a networkx graph")
     nodes = [str(node) for node in graph]
     if wrong := [node for node in nodes if not is_node(node)]:
         msg = f"node {show(wrong[0])}: a name has letters, digits, points and underscores; rename it"

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from fabricsim.records.program import COMPUTE
 from fabricsim.results.throughput import IterationWork
 from fabricsim.run.result import Result
 from fabricsim.run.together import Placed, crossed_by, joined, run, streams
-from fabricsim.scenario import library
+from fabricsim.scenario import given, library
 from fabricsim.scenario.defaults import left_to_defaults
 from fabricsim.scenario.jobs import placed
 from fabricsim.scenario.load import LoadedScenario, from_tables, load, machine
@@ -101,6 +102,8 @@ def load_fabric(
     Raises InputError if there is nothing of that name, or it is not said which transport; ScenarioError if the scenario
         has mistakes, of which it lists all.
     """
+    given.require(name, (str, Path), "fabric", "a scenario file, or the name of a scenario or cluster")
+    given.require(transport, (str, NoneType), "transport", "a name or file")
     laid = texts(overrides)
     if any(text.lstrip().startswith("job") for text in laid):
         msg = "job: the job is that of the trace; say what is to be otherwise by gpu_speed or scale_to "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -15,10 +16,10 @@ from fabricsim.results import traffic
 from fabricsim.results.hdf5 import image, write
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import summarise_traffic
+from fabricsim.scenario import given
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pandas as pd
     import xarray as xr
@@ -43,6 +44,7 @@ class _Shown:
         ResultError
             If it cannot be written.
         """
+        given.require(path, (str, Path), "path", "a file to write")
         write(self._record(), path)
 
     def to_xarray(self, table: str) -> xr.Dataset:

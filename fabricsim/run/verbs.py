@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, Unpack, cast
 
 from fabricsim.errors import InputError
 from fabricsim.files.atomic import whole
 from fabricsim.results.hdf5 import read_any
+from fabricsim.results.traffic import Matrix
 from fabricsim.run import bench as benchmarks
 from fabricsim.run import pipeline
 from fabricsim.run import traffic as patterns
@@ -26,12 +27,11 @@ from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     import networkx as nx
 
     from fabricsim.engine.packet.recorder import Watch
-    from fabricsim.results.traffic import Matrix
     from fabricsim.scenario.load import Overrides
 
     Scenarios = LoadedScenario | str | Path | Mapping[str, Any]
@@ -50,6 +50,17 @@ class Changes(TypedDict, total=False):
     message_size: float
     scale_to: int | None
     ranks: int | None
+
+
+_CHECKS: dict[str, Callable[[object, str], object]] = {
+    "form": given.text,
+    "only": given.text,
+    "ranks_per_host": given.whole,
+    "gpu_speed": given.number,
+    "message_size": given.number,
+    "scale_to": given.whole,
+    "ranks": given.whole,
+}
 
 
 def replay(
@@ -92,11 +103,11 @@ def replay(
     FabricsimError
         If the trace or the scenario has mistakes, or they do not go together.
     """
-    if unknown := changes.keys() - Changes.__annotations__:
-        msg = f"replay() got an unexpected keyword argument {min(unknown)!r}"
-        raise TypeError(msg)
+    changes = _checked(changes)
     gpu_speed = _usable_speed(changes.get("gpu_speed", 1.0))
     files = [trace] if isinstance(trace, (str, Path)) else given.several(trace, "trace")
+    for file in files:
+        given.require(file, (str, Path), "trace", "a file, or several")
     found = read_trace(
         [library.trace(Path(file)) for file in files],
         changes.get("form"),
@@ -112,6 +123,15 @@ def replay(
     )
     loaded = pipeline.load_fabric(fabric, rebuilt.program.ranks, transport, overrides)
     return pipeline.replay(loaded, rebuilt, found.form, progress=progress)
+
+
+def _checked(changes: Changes) -> Changes:
+    """Take the arguments of `replay` that are given. Raises InputError if one is of another type than it has."""
+    if unknown := changes.keys() - _CHECKS.keys():
+        msg = f"replay() got an unexpected keyword argument {min(unknown)!r}"
+        raise TypeError(msg)
+    taken = {name: _CHECKS[name](value, name) for name, value in changes.items() if value is not None}
+    return cast("Changes", taken)
 
 
 def _usable_speed(gpu_speed: float) -> float:
@@ -153,23 +173,19 @@ def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
     FabricsimError
         If there is no such pattern or file, or it names ranks that the cluster does not have.
     """
+    given.require(demand, (str, Path, Matrix), "demand", "a pattern, a file or a Matrix")
     loaded = pipeline.load_any(scenario, overrides, with_job=False)
     if isinstance(demand, (str, Path)):
-        _require_amounts(size, flows)
+        if not isinstance(size, str | None):
+            msg = f"size {size!r}: what a flow sends is a text such as '1MB' or 'hadoop'"
+            raise InputError(msg)
+        flows = None if flows is None else given.whole(flows, "flows")
+        load = None if load is None else given.number(load, "load")
         matrix = patterns.demand(str(demand), loaded.scenario, size=size, flows=flows, load=load)
     else:
         matrix = demand
     result = patterns.simulate(loaded.scenario, matrix, watch=watch, progress=progress)
     return replace(result, source=loaded.source, resolved=loaded.resolved)
-
-
-def _require_amounts(size: object, flows: object) -> None:
-    if not isinstance(size, str | None):
-        msg = f"size {size!r}: what a flow sends is a text such as '1MB' or 'hadoop'"
-        raise InputError(msg)
-    if not isinstance(flows, int | None):
-        msg = f"flows {flows!r}: flows are counted; give a whole number"
-        raise InputError(msg)
 
 
 def bench(
@@ -203,6 +219,7 @@ def bench(
     FabricsimError
         If there is no such test, or the cluster cannot run it.
     """
+    given.require(test, str, "test", "a name such as 'all_reduce'")
     if test not in benchmarks.TESTS:
         msg = f"there is no test {test!r}; {did_you_mean(test, benchmarks.TESTS, ', '.join(benchmarks.TESTS))}"
         raise InputError(msg)
@@ -244,9 +261,8 @@ def compare(
     FabricsimError
         If one of them cannot be simulated.
     """
-    if jobs < 1:
-        msg = f"jobs {jobs}: at least one simulation runs at a time"
-        raise InputError(msg)
+    jobs = given.whole(jobs, "jobs")
+    given.require(over, Mapping, "over", "a dict of keys and the values of each")
     lists = {key: given.several(values, f"over[{key!r}]") for key, values in over.items()}
     if not isinstance(scenario, LoadedScenario):
         own = texts(overrides)
@@ -264,6 +280,7 @@ def read(path: str | Path) -> Result | TrafficResult:
     ResultError
         If it cannot be read, or is no such file.
     """
+    given.require(path, (str, Path), "path", "a file that was saved")
     return shown(read_any(path))
 
 
@@ -283,6 +300,7 @@ def write(graph: nx.Graph, path: str | Path) -> None:
     InputError
         If an edge has no rate or delay, the graph is no fabric, or the file cannot be written.
     """
+    given.require(path, (str, Path), "path", "a file to write")
     rows = ["a,b,gbps,delay_ns", *cables_of(graph)]
     with whole(Path(path), "name a file in a folder that exists") as part:
         part.write_text("\n".join(rows) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from fabricsim.errors import InputError, Mistake, ScenarioError
-from fabricsim.scenario import library
+from fabricsim.scenario import given, library
 from fabricsim.scenario.certainty import grades
 from fabricsim.scenario.checks import problems
 from fabricsim.scenario.collectives import is_described
@@ -75,6 +75,7 @@ def load(
         name = str(scenario.get("name", "scenario"))
         text = "\n".join(lines(scenario, {}))
         return _loaded(f"{text}\n", Path(f"{name}.toml"), "the dict", overrides, with_job=with_job)
+    given.require(scenario, (str, Path), "scenario", "a file, the name of a shipped one, or dicts")
     file, label = _locate(scenario)
     return _loaded(read_text(file, label), file, label, overrides, with_job=with_job)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fabricsim.errors import InputError
+from fabricsim.scenario import given
 
 _TABLE = re.compile(r"\s*\[([\w.-]+)\]\s*(?:#\s*(.*))?$")
 _LINE = re.compile(r"""\s*([\w-]+)\s*=\s*(?:"[^"]*"|'[^']*'|[^#"'])*(?:#\s*(.*\S))?\s*$""")
@@ -87,12 +88,11 @@ def settings(values: Mapping[str, Any]) -> list[str]:
 def texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
     """Give overrides as ``--set`` takes them.
 
-    Raises InputError if they are one text, which would be taken letter by letter, or as `settings` does.
+    Raises InputError if they are not several texts, or as `settings` does.
     """
-    if isinstance(overrides, str):
-        msg = f"overrides {overrides!r}: this is one text; put it in a list: [{overrides!r}]"
-        raise InputError(msg)
-    return settings(overrides) if isinstance(overrides, Mapping) else list(overrides)
+    if isinstance(overrides, Mapping):
+        return settings(overrides)
+    return [given.text(each, "overrides") for each in given.several(overrides, "overrides", least=0)]
 
 
 def _key(key: object) -> str:

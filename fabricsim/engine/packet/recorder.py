@@ -68,7 +68,7 @@ class Watch:
         """
         patterns: dict[str, list[str]] = {kind: [] for kind in KINDS}
         for tap in given.several(taps, "taps", least=0):
-            kind, colon, pattern = tap.partition(":")
+            kind, colon, pattern = given.text(tap, "taps").partition(":")
             if not colon or not pattern:
                 msg = f"tap {tap!r} is not of the form KIND:GLOB, such as queue:switch0->*"
                 raise InputError(msg)
@@ -76,7 +76,7 @@ class Watch:
                 msg = f"tap {tap!r}: there is no kind {kind!r}; {did_you_mean(kind, KINDS)}"
                 raise InputError(msg)
             patterns[kind].append(pattern)
-        logged = tuple(given.several(packets, "packets", least=0))
+        logged = tuple(given.text(each, "packets") for each in given.several(packets, "packets", least=0))
         if not all(logged):
             msg = "packets '': this names no wire; write a pattern such as switch0->*"
             raise InputError(msg)
