@@ -238,6 +238,8 @@ REPLAYED = "dlrm-v100", "dgx-a100"
         (lambda: UNTYPED.bench([], "ideal-16"), "test: this is of type list"),
         (lambda: UNTYPED.bench("all_reduce", "ideal-16", sizes=1024), r"not several values; write \[1024\]"),
         (lambda: UNTYPED.bench("all_reduce", "ideal-16", sizes=[True]), "sizes True: give a whole number"),
+        (lambda: UNTYPED.bench("all_reduce", "ideal-16", sizes=[10**400]), "sizes 1000"),
+        (lambda: UNTYPED.traffic("poisson", "ideal-16", load=float("nan")), "load nan: give a number"),
         (lambda: UNTYPED.compare("gpt2-medium-dp", {"seed": 2}), r"over\['seed'\]: 2 is of type int"),
         (lambda: UNTYPED.compare("gpt2-medium-dp", [1]), "over: this is of type list; give a dict"),
         (lambda: UNTYPED.compare("gpt2-medium-dp", {"seed": [1]}, jobs="2"), "jobs '2': give a whole number"),
