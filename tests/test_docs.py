@@ -62,6 +62,17 @@ def test_links_lead_to_files(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_rows_of_a_table_stand_below_its_head_and_have_its_cells(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        rows = table.splitlines()
+        cells = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
+
+        assert re.fullmatch(r"[|: -]+", rows[1]), rows[0]
+        assert len(cells) == 1, rows[0]
+
+
 def lay_traces(text: str, folder: Path) -> None:
     """Stand in for the traces of the reader with made-up ones: one rank of 16, the calls of a layer."""
     if "$ fabricsim inspect traces" in text:

@@ -66,7 +66,8 @@ def axes(
 
 def fabric_settings(name: str) -> list[str]:
     """Say what makes a scenario's fabric that of a preset, a file, another scenario, or a topology without keys."""
-    from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
+    from fabricsim import extensions  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.scenario import library  # noqa: PLC0415  as above
     from fabricsim.scenario.fabric import TOPOLOGIES  # noqa: PLC0415  as above
     from fabricsim.scenario.load import load  # noqa: PLC0415  as above
     from fabricsim.scenario.suggest import did_you_mean  # noqa: PLC0415  as above
@@ -77,7 +78,7 @@ def fabric_settings(name: str) -> list[str]:
         return [f"fabric={name}"]
     if name in scenarios:
         return settings({"fabric": load(name, with_job=False).resolved["fabric"]})
-    if name in known:
+    if name in known or extensions.is_file(name):
         return [f'fabric={{topology="{name}"}}']
     hint = did_you_mean(name, [*presets, *known, *scenarios], f"there are {', '.join(presets)}")
     msg = f"--fabric {name}: there is no fabric, topology or scenario of that name; {hint}"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from types import NoneType
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.engine.failures import Failures
 from fabricsim.engine.flow.world import World
+from fabricsim.engine.packet.recorder import Watch
 from fabricsim.engine.wiring import Wiring
 from fabricsim.errors import InputError
+from fabricsim.scenario import given
 from fabricsim.topology.host import HostKinds
 from fabricsim.topology.platform import WIRE, Platform
 from fabricsim.transports import flow_model
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.collectives.choice import Choice, Choose
-    from fabricsim.engine.packet.recorder import Recorder, Watch
+    from fabricsim.engine.packet.recorder import Recorder
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.transports.base import FlowModel
@@ -55,6 +58,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
     `taps`, `watch`: as of `fabricsim.engine.fabric.Fabric`.
     Raises InputError if `watch` names a wire that is not there, or the engine is not that of packets.
     """
+    given.require(watch, (Watch, NoneType), "watch", "what fabricsim.Watch.parse makes, such as of ['queue:*']")
     views = scenario.of_kinds
     models = tuple(map(_model, views))
     model = models[0]
@@ -79,7 +83,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         parts = make(platform, model, scenario, choose, watch)
         return Assembly(model, platform, recorded, *parts[:2], Failures(*parts[:2], platform, scenario), parts[2])
     if watch:
-        msg = "taps and captures need packets, and the flow engine has none; run with --engine packet"
+        msg = 'taps and captures need packets, and the flow engine has none; set engine = "packet"'
         raise InputError(msg)
     world = World(platform.resources.capacities, recorded)
     wiring = Wiring(world, platform, model, choose, scenario.nic.interrupt_moderation)

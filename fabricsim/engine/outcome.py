@@ -23,7 +23,7 @@ def call_records(fabric: Fabric, program: Program, replay: Replay, *, beside: bo
     """List the collective calls of a replayed program, with the bound of each; `beside`: other traffic ran, too."""
     kinds = program.calls.kinds
     communicators = fabric.communicators(kinds)
-    bounds = {index: fabric.wiring.bus_bandwidth_bound(index) for index in set(communicators)}
+    bounds = {index: float(fabric.wiring.bus_bandwidth_bound(index)) for index in set(communicators)}
     rows = [
         CallKind(call.collective, call.dimension, len(call.ranks), call.size, bounds[communicator])
         for call, communicator in zip(kinds, communicators, strict=True)

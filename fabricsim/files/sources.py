@@ -82,7 +82,9 @@ def sources(
                     found = True
                     yield source
     if not found:
-        msg = f"no file of {', '.join(map(str, paths)) or 'none'} matches {only!r}; give another pattern"
+        named = ", ".join(map(str, paths))
+        unmatched = f"no file of {named} matches {only!r}; give another pattern"
+        msg = f"{named}: there is no trace" if only is None else unmatched
         raise InputError(msg)
 
 

@@ -37,7 +37,7 @@ def packet_paths(log: PacketLog, title: str) -> Figure:
     Raises ResultError if no data packet was logged.
     """
     data = log.entries[log.entries["kind"] == DATA]
-    style.require_some(len(data), "packet", "log wires that data cross: --pcap '*'")
+    style.require_some(len(data), "packet", "log packets of wires that data cross, such as *")
     seen = np.unique(np.column_stack([data["flow"], data["wire"]]), axis=0)[:, 0]
     flow = int(np.argmax(np.bincount(seen)))
     mine = log.entries[log.entries["flow"] == flow]

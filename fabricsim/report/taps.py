@@ -38,7 +38,7 @@ def queues(packets: Packets, title: str) -> Figure:
     """
     used = [tap for tap in packets.taps if tap.kind == "queue" and len(tap.time)]
     shown = _different(used)[:MOST_QUEUES]
-    style.require_some(len(shown), "queue", "tap some that are used: --tap 'queue:leaf0->*'")
+    style.require_some(len(shown), "queue", "tap some that are used, such as queue:leaf0->*")
     figure = style.new_figure(0.7 + 0.68 * len(shown))
     panels = figure.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
     unit, scale = style.time_unit(_last(shown))
@@ -92,7 +92,7 @@ def windows(packets: Packets, title: str) -> Figure:
     """
     by_kind = {kind: [tap for tap in packets.taps if tap.kind == kind and len(tap.time)] for kind in ("window", "pace")}
     shown = {kind: taps for kind, taps in by_kind.items() if taps}
-    style.require_some(len(shown), "flow", "tap some that send: --tap 'flow:0->*'")
+    style.require_some(len(shown), "flow", "tap some that send, such as flow:0->*")
     moving = {kind: taps for kind, taps in shown.items() if any(np.ptp(_finite(tap)) > 0 for tap in taps)}
     shown = moving or shown
     figure = style.new_figure(0.6 + 2.0 * len(shown))

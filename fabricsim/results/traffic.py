@@ -147,8 +147,9 @@ class FlowSummary(TypedDict):
 
 
 class TrafficSummary(TypedDict):
-    """What ``fabricsim traffic`` prints; ``wall_seconds`` is the only field that depends on the clock.
+    """What ``fabricsim traffic`` prints.
 
+    ``wall_seconds`` is the only field that depends on the clock; it is null for a result read from a file.
     ``queues`` is there in packet runs: the most congested wires (`fabricsim.results.packets.congested`).
     """
 
@@ -167,7 +168,7 @@ class TrafficSummary(TypedDict):
     links: list[LinkUseSummary]
     flows: list[FlowSummary]
     counters: dict[str, int]
-    wall_seconds: float
+    wall_seconds: float | None
     queues: NotRequired[list[QueueSummary]]
 
 
@@ -193,7 +194,7 @@ def summarise_traffic(result: TrafficRecord) -> TrafficSummary:
         "links": _hottest(result),
         "flows": _flows(result),
         "counters": dict(result.counters),
-        "wall_seconds": result.wall_seconds,
+        "wall_seconds": result.wall_seconds or None,
     }
     if result.packets is not None:
         summary["queues"] = congested(result.packets)

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from fabricsim.records.program import COMPUTE
 from fabricsim.results.throughput import IterationWork
 from fabricsim.run.result import Result
 from fabricsim.run.together import Placed, crossed_by, joined, run, streams
-from fabricsim.scenario import library
+from fabricsim.scenario import given, library
 from fabricsim.scenario.defaults import left_to_defaults
 from fabricsim.scenario.jobs import placed
 from fabricsim.scenario.load import LoadedScenario, from_tables, machine
@@ -88,9 +89,12 @@ def load_fabric(
     Raises InputError if there is nothing of that name, or it is not said which transport; ScenarioError if the scenario
         has mistakes, of which it lists all.
     """
+    given.require(name, (str, Path), "fabric", "a scenario file, or the name of a scenario or cluster")
+    given.require(transport, (str, NoneType), "transport", "a name or file")
     laid = texts(overrides)
     if any(text.lstrip().startswith("job") for text in laid):
-        msg = "--set job: the job is that of the trace; say what is to be otherwise with --gpu-speed or --scale-to"
+        msg = "job: the job is that of the trace; say what is to be otherwise by gpu_speed or scale_to "
+        msg += "(--gpu-speed, --scale-to)"
         raise InputError(msg)
     if str(name) not in library.names("clusters") or str(name) in library.names("scenarios") or Path(name).is_file():
         chosen = [] if transport is None else [f"transport={transport}"]
@@ -100,7 +104,7 @@ def load_fabric(
     set_by_hand = any(text.lstrip().startswith("transport") for text in laid)
     if transport is None and hosts > 1 and not set_by_hand:
         msg = f"{name} is a cluster without a transport, and {ranks} ranks take {hosts} of its hosts"
-        msg += "; add --transport, such as rdma-100g (fabricsim list transports)"
+        msg += "; name a transport, such as rdma-100g (fabricsim list transports)"
         raise InputError(msg)
     return machine(str(name), transport or _WITHIN_A_HOST, hosts, laid)
 

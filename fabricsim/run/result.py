@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
@@ -15,10 +16,10 @@ from fabricsim.results import traffic
 from fabricsim.results.hdf5 import image, write
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import summarise_traffic
+from fabricsim.scenario import given
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import pandas as pd
     import xarray as xr
@@ -43,6 +44,7 @@ class _Shown:
         ResultError
             If it cannot be written.
         """
+        given.require(path, (str, Path), "path", "a file to write")
         write(cast("Result | TrafficResult", self), path)
 
     def to_xarray(self, table: str) -> xr.Dataset:
@@ -116,7 +118,10 @@ class Result(_Shown, record.RunRecord):
     """
 
     def summary(self) -> Summary:
-        """Summarise the run as its JSON has it: times in seconds, sizes in bytes."""
+        """Summarise the run as its JSON has it: times in seconds, sizes in bytes.
+
+        Results that are equal have equal summaries, but for ``wall_seconds``, which files do not hold.
+        """
         return summarise(self)
 
     def plot(self, picture: str = "breakdown") -> Figure:
@@ -154,7 +159,10 @@ class TrafficResult(_Shown, traffic.TrafficRecord):
     """One run of a traffic matrix."""
 
     def summary(self) -> TrafficSummary:
-        """Summarise the run as its JSON has it: times in seconds, sizes in bytes."""
+        """Summarise the run as its JSON has it: times in seconds, sizes in bytes.
+
+        Results that are equal have equal summaries, but for ``wall_seconds``, which files do not hold.
+        """
         return summarise_traffic(self)
 
     def plot(self, picture: str = "fct") -> Figure:
@@ -189,7 +197,7 @@ def _same(one: object, other: object) -> bool:
     """Compare values that may be or hold arrays."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return np.array_equal(one, other)  # type: ignore[arg-type]  # whatever it is
-    if dataclasses.is_dataclass(one) and type(one) is type(other) and type(one).__eq__ is not object.__eq__:
+    if dataclasses.is_dataclass(one) and type(one) is type(other):
         return all(_same(getattr(one, name), getattr(other, name)) for name in _fields(one))
     if isinstance(one, tuple | list) and type(one) is type(other):
         return len(one) == len(other) and all(map(_same, one, other))

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, Unpack, cast
 
 from fabricsim.errors import InputError
 from fabricsim.files.atomic import whole
 from fabricsim.results.hdf5 import read_any
+from fabricsim.results.traffic import Matrix
 from fabricsim.run import bench as benchmarks
 from fabricsim.run import pipeline
 from fabricsim.run import traffic as patterns
 from fabricsim.run.at_once import simulate_all
+from fabricsim.run.graphs import cables_of
 from fabricsim.run.result import Result, TrafficResult, shown
-from fabricsim.scenario import library
+from fabricsim.scenario import given, library
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.toml_text import settings, texts
 from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.units import DURATION, RATE, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
 
     import networkx as nx
 
     from fabricsim.engine.packet.recorder import Watch
-    from fabricsim.results.traffic import Matrix
     from fabricsim.scenario.load import Overrides
 
     Scenarios = LoadedScenario | str | Path | Mapping[str, Any]
@@ -50,6 +50,17 @@ class Changes(TypedDict, total=False):
     message_size: float
     scale_to: int | None
     ranks: int | None
+
+
+_CHECKS: dict[str, Callable[[object, str], object]] = {
+    "form": given.text,
+    "only": given.text,
+    "ranks_per_host": given.whole,
+    "gpu_speed": given.number,
+    "message_size": given.number,
+    "scale_to": given.whole,
+    "ranks": given.whole,
+}
 
 
 def replay(
@@ -92,11 +103,11 @@ def replay(
     FabricsimError
         If the trace or the scenario has mistakes, or they do not go together.
     """
-    if unknown := changes.keys() - Changes.__annotations__:
-        msg = f"replay() got an unexpected keyword argument {min(unknown)!r}"
-        raise TypeError(msg)
+    changes = _checked(changes)
     gpu_speed = _usable_speed(changes.get("gpu_speed", 1.0))
-    files = [trace] if isinstance(trace, (str, Path)) else list(trace)
+    files = [trace] if isinstance(trace, (str, Path)) else given.several(trace, "trace")
+    for file in files:
+        given.require(file, (str, Path), "trace", "a file, or several")
     found = read_trace(
         [library.trace(Path(file)) for file in files],
         changes.get("form"),
@@ -112,6 +123,15 @@ def replay(
     )
     loaded = pipeline.load_fabric(fabric, rebuilt.program.ranks, transport, overrides)
     return pipeline.replay(loaded, rebuilt, found.form, progress=progress)
+
+
+def _checked(changes: Changes) -> Changes:
+    """Take the arguments of `replay` that are given. Raises InputError if one is of another type than it has."""
+    if unknown := changes.keys() - _CHECKS.keys():
+        msg = f"replay() got an unexpected keyword argument {min(unknown)!r}"
+        raise TypeError(msg)
+    taken = {name: _CHECKS[name](value, name) for name, value in changes.items() if value is not None}
+    return cast("Changes", taken)
 
 
 def _usable_speed(gpu_speed: float) -> float:
@@ -153,9 +173,14 @@ def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
     FabricsimError
         If there is no such pattern or file, or it names ranks that the cluster does not have.
     """
+    given.require(demand, (str, Path, Matrix), "demand", "a pattern, a file or a Matrix")
     loaded = pipeline.load_any(scenario, overrides, with_job=False)
     if isinstance(demand, (str, Path)):
-        _require_amounts(size, flows)
+        if not isinstance(size, str | None):
+            msg = f"size {size!r}: what a flow sends is a text such as '1MB' or 'hadoop'"
+            raise InputError(msg)
+        flows = None if flows is None else given.whole(flows, "flows")
+        load = None if load is None else given.number(load, "load")
         matrix = patterns.demand(str(demand), loaded.scenario, size=size, flows=flows, load=load)
     else:
         matrix = demand
@@ -163,21 +188,12 @@ def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
     return replace(result, source=loaded.source, resolved=loaded.resolved)
 
 
-def _require_amounts(size: object, flows: object) -> None:
-    if not isinstance(size, str | None):
-        msg = f"size {size!r}: what a flow sends is a text such as '1MB' or 'hadoop'"
-        raise InputError(msg)
-    if not isinstance(flows, int | None):
-        msg = f"flows {flows!r}: flows are counted; give a whole number"
-        raise InputError(msg)
-
-
 def bench(
     test: str,
     scenario: Scenarios,
     *,
     overrides: Overrides = (),
-    sizes: Sequence[int] = BENCH_SIZES,
+    sizes: Iterable[SupportsIndex | float] = BENCH_SIZES,
     progress: Callable[[float], None] | None = None,
 ) -> dict[int, float]:
     """Time a collective over all ranks of a cluster, as nccl-tests does after its warm-up.
@@ -203,21 +219,20 @@ def bench(
     FabricsimError
         If there is no such test, or the cluster cannot run it.
     """
+    given.require(test, str, "test", "a name such as 'all_reduce'")
     if test not in benchmarks.TESTS:
         msg = f"there is no test {test!r}; {did_you_mean(test, benchmarks.TESTS, ', '.join(benchmarks.TESTS))}"
         raise InputError(msg)
-    if not sizes:
-        msg = "sizes: there are none to time; give bytes, such as [1024, 2**20], or leave it out"
-        raise InputError(msg)
+    timed = [given.whole(size, "sizes") for size in given.several(sizes, "sizes")]
     rows = benchmarks.collective_times(
-        pipeline.load_any(scenario, overrides, with_job=False).scenario, benchmarks.TESTS[test], sizes, progress
+        pipeline.load_any(scenario, overrides, with_job=False).scenario, benchmarks.TESTS[test], timed, progress
     )
     return {row.size: row.seconds for row in rows}
 
 
 def compare(
     scenario: Scenarios,
-    over: Mapping[str, Sequence[Any]],
+    over: Mapping[str, Iterable[Any]],
     *,
     overrides: Overrides = (),
     jobs: int = 1,
@@ -246,16 +261,12 @@ def compare(
     FabricsimError
         If one of them cannot be simulated.
     """
-    if jobs < 1:
-        msg = f"jobs {jobs}: at least one simulation runs at a time"
-        raise InputError(msg)
-    for key, values in over.items():
-        if isinstance(values, str):
-            msg = f"over[{key!r}]: {values!r} is one text, not several values; write [{values!r}]"
-            raise InputError(msg)
+    jobs = given.whole(jobs, "jobs")
+    given.require(over, Mapping, "over", "a dict of keys and the values of each")
+    lists = {key: given.several(values, f"over[{key!r}]") for key, values in over.items()}
     if not isinstance(scenario, LoadedScenario):
         own = texts(overrides)
-        every = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
+        every = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
         return simulate_all([load(scenario, [*own, *settings(each)]) for each in every], jobs=jobs, progress=progress)
     msg = "a loaded scenario is settled: give compare its name, file or dict"
     raise InputError(msg)
@@ -269,6 +280,7 @@ def read(path: str | Path) -> Result | TrafficResult:
     ResultError
         If it cannot be read, or is no such file.
     """
+    given.require(path, (str, Path), "path", "a file that was saved")
     return shown(read_any(path))
 
 
@@ -279,22 +291,16 @@ def write(graph: nx.Graph, path: str | Path) -> None:
     ----------
     graph
         Nodes ``host0``, ``host1``, ... are hosts, all others switches. Edges are cables, each with a ``rate`` such as
-        ``"100Gbps"`` and a ``delay`` such as ``"500ns"``.
+        ``"100Gbps"`` and a ``delay`` such as ``"500ns"``; where edges have directions, one each way alike.
     path
         CSV file to write; one of that name is replaced.
 
     Raises
     ------
     InputError
-        If an edge has no rate or delay, or the file cannot be written.
+        If an edge has no rate or delay, the graph is no fabric, or the file cannot be written.
     """
-    rows = ["a,b,gbps,delay_ns"]
-    for one, other, edge in graph.edges(data=True):
-        try:
-            rate, delay = parse(str(edge["rate"]), RATE), parse(str(edge["delay"]), DURATION)
-        except (KeyError, ValueError) as error:
-            msg = f"edge {one} - {other}: {error}; give each one such as rate='100Gbps', delay='500ns'"
-            raise InputError(msg) from error
-        rows.append(f"{one},{other},{rate * 8 / 1e9:.12g},{delay / 1e3:.12g}")
+    given.require(path, (str, Path), "path", "a file to write")
+    rows = ["a,b,gbps,delay_ns", *cables_of(graph)]
     with whole(Path(path), "name a file in a folder that exists") as part:
         part.write_text("\n".join(rows) + "\n", encoding="utf-8")

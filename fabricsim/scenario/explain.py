@@ -79,7 +79,12 @@ def _choice(detail: ErrorDetails, path: KeyPath, model: type[Spec]) -> tuple[Err
 
 def dotted(path: KeyPath) -> str:
     """Write a key path as users do: ``cluster.nic.interrupt_moderation[0].above``."""
-    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{_quoted(key)}" for key in path).removeprefix(".")
+
+
+def _quoted(key: str) -> str:
+    """Write a key that holds a point in quotes, as TOML does."""
+    return f'"{key}"' if "." in key else key
 
 
 def _words(detail: ErrorDetails, keys: KeyPath, model: type[Spec]) -> tuple[str, str]:
@@ -123,6 +128,8 @@ def _known_keys(keys: KeyPath, model: type[Spec]) -> str:
     if parent is None:
         return ""
     word = str(keys[-1])
+    if "." in word:
+        return "this is one key, point and all; write tables, in Python nested dicts, or give it as an override"
     known = [info.alias or name for name, info in parent.model_fields.items()]
     match = closest(word, known)
     elsewhere = [path for path in _all_keys(model) if path.rpartition(".")[2] == word]

@@ -9,6 +9,7 @@ Every mistake is noted with its place, and all are reported together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from fabricsim.errors import InputError, Mistake, ScenarioError
-from fabricsim.scenario import library
+from fabricsim.scenario import given, library
 from fabricsim.scenario.certainty import grades
 from fabricsim.scenario.checks import problems
 from fabricsim.scenario.collectives import is_described
@@ -32,6 +33,7 @@ from fabricsim.scenario.toml_text import lines, texts
 from fabricsim.scenario.tree import TreeNode, build, plain, where
 
 _OF_JOBS = frozenset({"job", "jobs", "traffic"})  # keys that a fabric without a job has no use for
+_PARTS = re.compile(r'"([^"]*)"|([^.\[\]]+)')  # of a dotted key; one that holds a point stands in quotes
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings by their keys, such as ``{"cluster.hosts": 4}``, or texts as ``--set`` takes them."""
 
@@ -73,6 +75,7 @@ def load(
         name = str(scenario.get("name", "scenario"))
         text = "\n".join(lines(scenario, {}))
         return _loaded(f"{text}\n", Path(f"{name}.toml"), "the dict", overrides, with_job=with_job)
+    given.require(scenario, (str, Path), "scenario", "a file, the name of a shipped one, or dicts")
     file, label = _locate(scenario)
     return _loaded(read_text(file, label), file, label, overrides, with_job=with_job)
 
@@ -290,7 +293,7 @@ def _placed(mistakes: Sequence[Mistake], root: TreeNode) -> list[Mistake]:
     """Add the place of each mistake's key."""
     placed = []
     for mistake in mistakes:
-        keys = mistake.key.replace("[", ".").replace("]", "").split(".")
+        keys = [quoted or bare for quoted, bare in _PARTS.findall(mistake.key)]
         path = tuple(int(key) if key.isdigit() else key for key in keys)
         placed.append(Mistake(mistake.key, mistake.problem, mistake.way_out, where(root, path)))
     return placed

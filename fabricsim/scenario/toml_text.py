@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fabricsim.errors import InputError
+from fabricsim.scenario import given
 
 _TABLE = re.compile(r"\s*\[([\w.-]+)\]\s*(?:#\s*(.*))?$")
 _LINE = re.compile(r"""\s*([\w-]+)\s*=\s*(?:"[^"]*"|'[^']*'|[^#"'])*(?:#\s*(.*\S))?\s*$""")
@@ -63,7 +67,7 @@ def lines(
     """
     for key, value in tables.items():
         if not isinstance(value, dict):
-            yield from _commented(_assigned(key, value, width), comments.get((*place, key), ""), width)
+            yield from _commented(_assigned((*place, key), value, width), comments.get((*place, key), ""), width)
     for key, value in tables.items():
         if isinstance(value, dict):
             inner = (*place, key)
@@ -78,18 +82,17 @@ def settings(values: Mapping[str, Any]) -> list[str]:
 
     Raises InputError if a value is of no type that TOML has.
     """
-    return [f"{key}={_value(value)}" for key, value in values.items()]
+    return [f"{key}={_value(value, (key,))}" for key, value in values.items()]
 
 
 def texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
     """Give overrides as ``--set`` takes them.
 
-    Raises InputError if they are one text, which would be taken letter by letter, or as `settings` does.
+    Raises InputError if they are not several texts, or as `settings` does.
     """
-    if isinstance(overrides, str):
-        msg = f"overrides {overrides!r}: this is one text; put it in a list: [{overrides!r}]"
-        raise InputError(msg)
-    return settings(overrides) if isinstance(overrides, Mapping) else list(overrides)
+    if isinstance(overrides, Mapping):
+        return settings(overrides)
+    return [given.text(each, "overrides") for each in given.several(overrides, "overrides", least=0)]
 
 
 def _key(key: object) -> str:
@@ -97,11 +100,12 @@ def _key(key: object) -> str:
     return str(key) if re.fullmatch(r"[\w-]+", str(key), re.ASCII) else json.dumps(str(key))
 
 
-def _assigned(key: str, value: object, width: int) -> list[str]:
-    line = f"{_key(key)} = {_value(value)}"
+def _assigned(path: tuple[str, ...], value: object, width: int) -> list[str]:
+    key = _key(path[-1])
+    line = f"{key} = {_value(value, path)}"
     if len(line) <= width or not isinstance(value, list | tuple):
         return [line]
-    return [f"{_key(key)} = [", *(f"  {_value(item)}," for item in value), "]"]
+    return [f"{key} = [", *(f"  {_value(item, path)}," for item in value), "]"]
 
 
 def _commented(written: list[str], comment: str, width: int) -> Iterable[str]:
@@ -113,15 +117,20 @@ def _commented(written: list[str], comment: str, width: int) -> Iterable[str]:
     return [*(f"# {line}" for line in above), *written]
 
 
-def _value(value: object) -> str:
+def _value(value: object, path: tuple[str, ...]) -> str:
+    """Write a value; `path`: its key, for people."""
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(key)} = {_value(item, (*path, key))}" for key, item in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(item) for item in value) + "]"
+        return "[" + ", ".join(_value(item, path) for item in value) + "]"
     if isinstance(value, PurePath):
         return json.dumps(str(value), ensure_ascii=False)
-    try:
+    if isinstance(value, np.ndarray | np.generic):
+        return _value(value.tolist(), path)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str | int | float):
         return json.dumps(value, ensure_ascii=False)  # TOML writes these as JSON does
-    except TypeError as error:
-        msg = f"{value!r} is of type {type(value).__name__}; give a text, a number, true or false, a list or a dict"
-        raise InputError(msg) from error
+    what = f"{'.'.join(map(str, path))}: {value!r} is of type {type(value).__name__}"
+    msg = f"{what}; give a text, a number, true or false, a list or a dict"
+    raise InputError(msg)

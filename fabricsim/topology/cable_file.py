@@ -95,6 +95,11 @@ def is_number(node: str) -> bool:
     return _NODE_NUMBER.fullmatch(node) is not None
 
 
+def is_node(text: str) -> bool:
+    """Whether a file can name a node so: by a number, as a host or NIC, or by a switch's name."""
+    return any(form.fullmatch(text) is not None for form in (_NODE_NUMBER, _HOST, _NODE_NAME))
+
+
 def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
     """Name the node that a file means by a number or a name: ``host3``, ``switch128``, ``spine0``.
 

@@ -59,6 +59,6 @@ def form_named(name: str, others: Iterable[str] = ()) -> Form:
         extensions.run(name)
     found = FORMS.find(name)
     if found is None:
-        msg = f"--form {name!r}: there is no such form of traces; {did_you_mean(name, [*FORMS.all(), *others])}"
+        msg = f"form {name!r}: there is no such form of traces; {did_you_mean(name, [*FORMS.all(), *others])}"
         raise InputError(msg)
     return found

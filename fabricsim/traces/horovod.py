@@ -297,7 +297,9 @@ class _Timeline:
         fit = ", ".join(map(str, found)) or "none"
         if given != NONE and given not in found:
             msg = f"is not of hosts of {given} ranks: what ran of its hierarchical all-reduces fits {fit} to a host"
-            raise TraceError(self.label, f"{msg}; leave out --ranks-per-host, or give a number that fits")
+            raise TraceError(
+                self.label, f"{msg}; leave out ranks_per_host (--ranks-per-host), or give a number that fits"
+            )
         self.local = found[0] if given == NONE and len(found) == 1 else given
         why = "the one number that fits what ran of its all-reduces" if given == NONE else "as --ranks-per-host says"
         said = f"{self.local} that follow one another ({why})"

@@ -110,5 +110,5 @@ def _seen(source: Source, names: Sequence[str], form: str | None) -> LogSummary:
 
 def _unknown(source: Source) -> TraceError:
     names = ", ".join({**FORMS.all(), **VIEWS})
-    otherwise = f"is no trace or log of a form that is known ({names}); give --form if it is one"
+    otherwise = f"is no trace or log of a form that is known ({names}); say its form (--form) if it is one"
     return TraceError(source.label, said_of(source.head) or otherwise)

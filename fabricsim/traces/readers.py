@@ -34,7 +34,7 @@ def form_of(source: Source) -> str:
         raise TraceError(source.label, f"{msg} `fabricsim inspect` reads it")
     if stranger := said_of(source.head):
         raise TraceError(source.label, stranger)
-    msg = f"is no trace of a form that is known ({', '.join(known)}); name its form with --form if it is one"
+    msg = f"is no trace of a form that is known ({', '.join(known)}); say its form (--form) if it is one"
     raise TraceError(source.label, f"{msg}, or see what `fabricsim inspect` finds in it")
 
 
@@ -86,7 +86,8 @@ def _parts(form: str, source: Source, ranks_per_host: int | None) -> Iterator[Re
     if ranks_per_host is None:
         return answers(form_named(form).read, (Recording, GroupList), source)
     if not form_named(form).per_host:
-        msg = f"--ranks-per-host {ranks_per_host}: {source.label} is of form {form}, which does without; leave it out"
+        given = f"ranks_per_host {ranks_per_host} (--ranks-per-host)"
+        msg = f"{given}: {source.label} is of form {form}, which does without; leave it out"
         raise InputError(msg)
     return answers(form_named(form).read, (Recording, GroupList), source, ranks_per_host)
 
@@ -101,7 +102,9 @@ def _one_form(found: dict[str, list[Recording]], paths: Collection[Path | str]) 
     if len(found) > 1:
         one, other = list(found)[:2]
         msg = f"is of form {other}, but {found[one][0].source} of {one}"
-        raise TraceError(found[other][0].source, f"{msg}; give files of one form, or choose with --only PATTERN")
+        raise TraceError(
+            found[other][0].source, f"{msg}; give files of one form, or choose by a pattern as only (--only)"
+        )
     return next(iter(found.items()))
 
 
@@ -110,7 +113,7 @@ def _ordered(recordings: Sequence[Recording]) -> list[Recording]:
     for one, other in pairwise(ordered):
         if one.rank == other.rank:
             what = f"rank {one.rank}" if one.rank != NONE else "a file that does not say its rank"
-            msg = f"{what} is in {one.source}, too; give each rank once, or choose with --only PATTERN"
+            msg = f"{what} is in {one.source}, too; give each rank once, or choose by a pattern as only (--only)"
             raise TraceError(other.source, msg)
     return ordered
 

@@ -48,6 +48,7 @@ def test_a_fabric_is_a_preset_a_file_a_topology_or_that_of_a_scenario() -> None:
     assert fabric_settings("two-tier") == ["fabric=two-tier"]
     assert fabric_settings("mine.toml") == ["fabric=mine.toml"]
     assert fabric_settings("full-mesh") == ['fabric={topology="full-mesh"}']
+    assert fabric_settings("pair.py") == ['fabric={topology="pair.py"}']
     assert 'uplink_rate = "400Gbps"' in fabric_settings("two-jobs")[0]
 
 

@@ -340,13 +340,13 @@ def test_directory_for_a_result(fabricsim: Fabricsim, command: str) -> None:
         (["--engine", "3"], "  --engine: '3' is not one of flow, packet"),
         (
             ["--tap", "queue:*"],
-            "taps and captures need packets, and the flow engine has none; run with --engine packet",
+            'taps and captures need packets, and the flow engine has none; set engine = "packet"',
         ),
-        (["--pcap", "*"], "taps and captures need packets, and the flow engine has none; run with --engine packet"),
-        (["--tap", "depth:*"], "--tap 'depth:*': there is no kind 'depth'; there are queue, rate, flow"),
+        (["--pcap", "*"], 'taps and captures need packets, and the flow engine has none; set engine = "packet"'),
+        (["--tap", "depth:*"], "tap 'depth:*': there is no kind 'depth'; there are queue, rate, flow"),
         (
             ["--tap", "queue:spine*", "--engine", "packet"],
-            "--tap queue:spine*: no wire is called so; there are host0->",
+            "tap queue:spine*: no wire is called so; there are host0->",
         ),
         (["--seed", "-1"], "  --seed: -1 is too small"),
         (["--seed", "9" * 30], "is too large"),

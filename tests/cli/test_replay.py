@@ -81,7 +81,7 @@ def test_a_replay_against_another_fabric(captured: str, fabricsim: Fabricsim) ->
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--fabric", "dgx-a100"), "add --transport"),
+        (("--fabric", "dgx-a100"), "name a transport, such as"),
         (("--fabric", "dgx-a10", "--transport", "rdma-200g"), "there is no such file or shipped scenario"),
         ((*ON, "--gpu-speed", "0"), "--gpu-speed 0.0: kernels cannot run that many times faster"),
         ((*ON, "--message-size", "0"), "message size 0.0: nothing can be sent that many times"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import simpy
 
@@ -169,17 +170,94 @@ def test_rates_and_losses_that_no_cable_has_are_refused(change: Callable[[fs.Fab
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: fs.load("ideal-16", "cluster.hosts=4"), "this is one text; put it in a list"),
+        (lambda: fs.load("ideal-16", "cluster.hosts=4"), "is one text, not several values; write"),
         (lambda: fs.compare("gpt2-medium-dp", {"transport": "tcp-10g"}), "is one text, not several values"),
         (lambda: fs.compare("gpt2-medium-dp", {"transport": ["tcp-10g"]}, jobs=0), "jobs 0"),
         (lambda: fs.traffic("incast", "ideal-16", flows=2.5), "flows 2.5"),  # type: ignore[arg-type]
         (lambda: fs.traffic("incast", "ideal-16", size=10), "size 10"),  # type: ignore[arg-type]
+        (lambda: fs.Watch.parse("queue:*"), r"taps: 'queue:\*' is one text, not several values; write \['queue:\*'\]"),
+        (lambda: fs.replay([], "dgx-a100"), "trace: there are none"),
+        (
+            lambda: fs.replay("dlrm-v100", "gpt2-medium-dp", overrides={"job.micro_batch": 2}),
+            "^job: the job is that of the trace; say what is to be otherwise by gpu_speed or scale_to",
+        ),
         (lambda: fs.bench("all_reduce", "ideal-16", sizes=[]), "sizes: there are none"),
+        (lambda: fs.bench("all_reduce", "ideal-16", sizes=[1024, 1.5]), "sizes 1.5: give a whole number"),
+        (lambda: fs.compare("gpt2-medium-dp", {"transport": []}), r"over\['transport'\]: there are none"),
     ],
 )
 def test_what_a_verb_cannot_take_is_said(call: Callable[[], object], said: str) -> None:
     with pytest.raises(fs.FabricsimError, match=said):
         call()
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1024, 4096), iter([1024, 4096]), np.array([1024, 4096]), [1024.0, 4096.0]], ids=type
+)
+def test_sizes_are_what_gives_whole_numbers(sizes: Iterable[int]) -> None:
+    times = fs.bench("all_reduce", "ideal-16", sizes=sizes)
+
+    assert [(size, type(size)) for size in times] == [(1024, int), (4096, int)]
+
+
+def test_compared_values_are_what_gives_some() -> None:
+    transports = (name for name in ("tcp-10g", "rdma-100g"))
+
+    results = fs.compare("gpt2-medium-dp", {"transport": transports, "seed": np.array([3])})
+
+    assert [result.transport for result in results] == ["tcp-10g", "rdma-100g"]
+    assert [result.seed for result in results] == [3, 3]
+
+
+UNTYPED: Any = fs  # for what a type checker would refuse
+REPLAYED = "dlrm-v100", "dgx-a100"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: UNTYPED.load(5), "scenario: this is of type int; give a file"),
+        (lambda: UNTYPED.load(fs.load("ideal-16")), "scenario: this is of type LoadedScenario"),
+        (lambda: UNTYPED.load("ideal-16", 5), "overrides: 5 is of type int"),
+        (lambda: UNTYPED.load("ideal-16", [5]), "overrides 5: give a text"),
+        (lambda: UNTYPED.simulate("gpt2-medium-dp", overrides=None), "overrides: None is of type NoneType"),
+        (lambda: UNTYPED.read(None), "path: this is of type NoneType"),
+        (lambda: UNTYPED.write(None, "x.csv"), "graph: this is of type NoneType; give a networkx graph"),
+        (lambda: UNTYPED.replay("dlrm-v100", fs.load("ideal-16")), "fabric: this is of type LoadedScenario"),
+        (lambda: UNTYPED.replay("dlrm-v100", "dgx-a100", transport=5), "transport: this is of type int"),
+        (lambda: UNTYPED.replay(5, "dgx-a100"), "trace: 5 is of type int"),
+        (lambda: UNTYPED.replay([5], "dgx-a100"), "trace: this is of type int"),
+        *(
+            (lambda name=name, value=value: UNTYPED.replay(*REPLAYED, **{name: value}), f"{name} {value!r}: give")
+            for name, value in {"gpu_speed": "2", "message_size": True, "scale_to": "16", "form": 3, "only": 3}.items()
+        ),
+        (lambda: UNTYPED.traffic(None, "ideal-16"), "demand: this is of type NoneType"),
+        (lambda: UNTYPED.traffic([(0, 1, 100)], "ideal-16"), "demand: this is of type list"),
+        (lambda: UNTYPED.traffic("poisson", "ideal-16", load="0.5"), "load '0.5': give a number"),
+        (lambda: UNTYPED.traffic("incast", "ideal-16", flows=True), "flows True: give a whole number"),
+        (lambda: UNTYPED.bench([], "ideal-16"), "test: this is of type list"),
+        (lambda: UNTYPED.bench("all_reduce", "ideal-16", sizes=1024), r"not several values; write \[1024\]"),
+        (lambda: UNTYPED.bench("all_reduce", "ideal-16", sizes=[True]), "sizes True: give a whole number"),
+        (lambda: UNTYPED.bench("all_reduce", "ideal-16", sizes=[10**400]), "sizes 1000"),
+        (lambda: UNTYPED.traffic("poisson", "ideal-16", load=float("nan")), "load nan: give a number"),
+        (lambda: UNTYPED.compare("gpt2-medium-dp", {"seed": 2}), r"over\['seed'\]: 2 is of type int"),
+        (lambda: UNTYPED.compare("gpt2-medium-dp", [1]), "over: this is of type list; give a dict"),
+        (lambda: UNTYPED.compare("gpt2-medium-dp", {"seed": [1]}, jobs="2"), "jobs '2': give a whole number"),
+        (lambda: UNTYPED.compare("gpt2-medium-dp", {"seed": [1]}, jobs=1.5), "jobs 1.5: give a whole number"),
+        (lambda: UNTYPED.simulate("gpt2-medium-dp", watch=["queue:*"]), "watch: this is of type list; give what"),
+        (lambda: UNTYPED.Watch.parse([5]), "taps 5: give a text"),
+    ],
+)
+def test_what_is_of_a_wrong_type_is_an_input_error(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(fs.InputError, match=said):
+        call()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    loaded = fs.load("ideal-16", {"seed": np.int64(2), "cluster.gpu_speed": np.float64(0.5)})
+
+    assert (loaded.scenario.seed, loaded.resolved["cluster"]["gpu_speed"]) == (2, 0.5)
+    assert len(fs.traffic("incast", "ideal-16", size="1kB", flows=np.int64(2)).completion) == 2
 
 
 def test_a_replay_takes_no_argument_that_it_does_not_know() -> None:

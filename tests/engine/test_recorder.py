@@ -212,15 +212,15 @@ def test_a_process_of_simpy_can_be_tapped() -> None:
 @pytest.mark.parametrize(
     ("taps", "captures", "message"),
     [
-        (("queue",), (), "--tap 'queue' is not of the form KIND:GLOB"),
-        (("queue:",), (), "--tap 'queue:' is not of the form KIND:GLOB"),
+        (("queue",), (), "tap 'queue' is not of the form KIND:GLOB"),
+        (("queue:",), (), "tap 'queue:' is not of the form KIND:GLOB"),
         (("qeue:*",), (), "there is no kind 'qeue'; did you mean 'queue'?"),
         (("window:*",), (), "there is no kind 'window'; there are queue, rate, flow"),
-        (("queue:leaf*",), (), "--tap queue:leaf*: no wire is called so; there are host0->switch0"),
-        (("rate:*->host16",), (), "--tap rate:*->host16: no wire is called so"),
-        (("flow:0->1",), (), "--tap flow:0->1: no flow is called so; there are 1->0, 2->0"),
-        ((), ("spine*",), "--pcap spine*: no wire is called so"),
-        ((), ("",), "--pcap '' names no wire"),
+        (("queue:leaf*",), (), "tap queue:leaf*: no wire is called so; there are host0->switch0"),
+        (("rate:*->host16",), (), "tap rate:*->host16: no wire is called so"),
+        (("flow:0->1",), (), "tap flow:0->1: no flow is called so; there are 1->0, 2->0"),
+        ((), ("spine*",), "packets spine*: no wire is called so"),
+        ((), ("",), "packets '': this names no wire"),
     ],
 )
 def test_what_is_not_there_is_refused(taps: tuple[str, ...], captures: tuple[str, ...], message: str) -> None:
@@ -231,5 +231,5 @@ def test_what_is_not_there_is_refused(taps: tuple[str, ...], captures: tuple[str
 
 
 def test_flow_engine_has_no_packets() -> None:
-    with pytest.raises(InputError, match="run with --engine packet"):
+    with pytest.raises(InputError, match='set engine = "packet"'):
         incast(2, PACKET, ("queue:*",), settings="engine=flow")

@@ -213,7 +213,9 @@ def test_ranks_per_host_that_the_timeline_does_not_show(tmp_path: Path) -> None:
     path.write_bytes(written(hierarchical((1,), 1024, SHARED, 16)))
     trace = readers.read([path])
     assert any(one.endswith("hierarchical all-reduces fits 1, 2, 4, 8") for one in trace.recordings[0].missing)
-    with pytest.raises(TraceError, match=r"does not say how many ranks a host has; say it with --ranks-per-host N"):
+    with pytest.raises(
+        TraceError, match=r"does not say how many ranks a host has; say it by ranks_per_host \(--ranks-per-host N\)"
+    ):
         rebuild(trace)
     for local in (2, 8):
         calls = rebuild(readers.read([path], ranks_per_host=local)).program.calls.kinds
@@ -222,7 +224,9 @@ def test_ranks_per_host_that_the_timeline_does_not_show(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"is not of hosts of 3 ranks: what ran .* fits 1, 2, 4, 8 to a host"):
         readers.read([path], ranks_per_host=3)
     (tmp_path / "a.goal").write_text("num_ranks 1\nrank 0 {\ncalc 1\n}\n")
-    with pytest.raises(InputError, match=r"--ranks-per-host 4: .*a.goal is of form goal, which does without"):
+    with pytest.raises(
+        InputError, match=r"ranks_per_host 4 \(--ranks-per-host\): .*a.goal is of form goal, which does without"
+    ):
         readers.read([tmp_path / "a.goal"], ranks_per_host=4)
 
 

@@ -138,7 +138,7 @@ def test_a_log_whose_beginning_shows_nothing(tmp_path: Path) -> None:
 
 
 def test_an_unknown_form(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--form 'kinetto': there is no such form of traces; did you mean 'kineto'"):
+    with pytest.raises(InputError, match="form 'kinetto': there is no such form of traces; did you mean 'kineto'"):
         inspect([tmp_path], "kinetto")
 
 
@@ -156,7 +156,7 @@ REAL: dict[str, tuple[str, int, int | None] | str | list[str]] = {
     "astrasim/examples.tar.xz": "custom_collective.json: is a system configuration of ASTRA-sim",  # see below
     "chakra/1.0.2-chakra.0.0.4.tgz": ("pytorch_et", 1, 2),
     "chakra/feeder_tests_trace.tar.gz": ("chakra", 1, None),
-    "chakra/json_trace.tar.gz": "choose with --only",  # three traces of rank 0
+    "chakra/json_trace.tar.gz": "choose by a pattern as only",  # three traces of rank 0
     "chakra_llama/stage_llama_dp2tp2pp2.tar.xz": ("chakra", 8, 8),
     "dai_author_logs/README.md": UNKNOWN,
     "dai_author_logs/frontera-megatron-bert-worldsize16-mbs8-noderank3-gbs16-DP2-TP2-PP4.out.gz": TRAINING,

@@ -13,6 +13,7 @@ from fabricsim.errors import InputError
 from fabricsim.records.packet import AGAIN, DATA, SENT, TRIMMED
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import Series
+from fabricsim.scenario import given
 from fabricsim.scenario.suggest import did_you_mean, some_of
 from fabricsim.units import PS_PER_S
 
@@ -66,18 +67,18 @@ class Watch:
             If a tap has no kind or an unknown one, or a pattern is empty.
         """
         patterns: dict[str, list[str]] = {kind: [] for kind in KINDS}
-        for tap in taps:
-            kind, colon, pattern = tap.partition(":")
+        for tap in given.several(taps, "taps", least=0):
+            kind, colon, pattern = given.text(tap, "taps").partition(":")
             if not colon or not pattern:
-                msg = f"--tap {tap!r} is not of the form KIND:GLOB, such as queue:switch0->*"
+                msg = f"tap {tap!r} is not of the form KIND:GLOB, such as queue:switch0->*"
                 raise InputError(msg)
             if kind not in KINDS:
-                msg = f"--tap {tap!r}: there is no kind {kind!r}; {did_you_mean(kind, KINDS)}"
+                msg = f"tap {tap!r}: there is no kind {kind!r}; {did_you_mean(kind, KINDS)}"
                 raise InputError(msg)
             patterns[kind].append(pattern)
-        logged = tuple(packets)
+        logged = tuple(given.text(each, "packets") for each in given.several(packets, "packets", least=0))
         if not all(logged):
-            msg = "--pcap '' names no wire; write a pattern such as switch0->*"
+            msg = "packets '': this names no wire; write a pattern such as switch0->*"
             raise InputError(msg)
         return cls(tuple(patterns["queue"]), tuple(patterns["rate"]), tuple(patterns["flow"]), logged)
 
@@ -116,9 +117,9 @@ class Recorder:
     def __post_init__(self) -> None:
         """Mark what is tapped in the engine's tables."""
         names = self.platform.wires.names
-        self._queues = _matching(names, self.watch.queues, "--tap queue:")
-        self._rates = _matching(names, self.watch.rates, "--tap rate:")
-        self._packets = _matching(names, self.watch.packets, "--pcap ")
+        self._queues = _matching(names, self.watch.queues, "tap queue:")
+        self._rates = _matching(names, self.watch.rates, "tap rate:")
+        self._packets = _matching(names, self.watch.packets, "packets ")
         self.network.links["tap"][list(self._queues)] = np.arange(len(self._queues))
         self.network.links["log"][[*self._rates, *self._packets]] = 1
         self.network.watch([*self._queues, *self._rates, *self._packets])
@@ -145,7 +146,7 @@ class Recorder:
         for pattern in self.watch.flows:
             found = [flow for flow, each in known.items() if any(fnmatchcase(name, pattern) for name in each)]
             if not found:
-                raise InputError(_no_match("--tap flow:", pattern, "flow", list(names.values())))
+                raise InputError(_no_match("tap flow:", pattern, "flow", list(names.values())))
             self._flows.update((flow, names[flow]) for flow in found)
         first = len(self._queues)
         self.network.flows["tap"][list(self._flows)] = first + 2 * np.arange(len(self._flows))
@@ -314,15 +315,15 @@ def _protocol(transport: Transport) -> Literal["tcp", "roce", "infiniband", "uet
     return "tcp"
 
 
-def _matching(names: Sequence[str], patterns: Iterable[str], option: str) -> tuple[int, ...]:
+def _matching(names: Sequence[str], patterns: Iterable[str], asked: str) -> tuple[int, ...]:
     found: set[int] = set()
     for pattern in patterns:
         matched = {index for index, name in enumerate(names) if fnmatchcase(name, pattern)}
         if not matched:
-            raise InputError(_no_match(option, pattern, "wire", names))
+            raise InputError(_no_match(asked, pattern, "wire", names))
         found |= matched
     return tuple(sorted(found))
 
 
-def _no_match(option: str, pattern: str, what: str, names: Sequence[str]) -> str:
-    return f"{option}{pattern}: no {what} is called so; there are {some_of(names, _NAMED) or 'none'}"
+def _no_match(asked: str, pattern: str, what: str, names: Sequence[str]) -> str:
+    return f"{asked}{pattern}: no {what} is called so; there are {some_of(names, _NAMED) or 'none'}"

@@ -82,7 +82,7 @@ def _read_et(source: Source) -> Recording:
             recorder.add(decode_node(message) if node.type == METADATA else node)
     except WireError as error:
         what = f"message {number + 1}" if number else "the file"
-        msg = f"{what} is no part of a Chakra trace ({error}); copy the file again, or name its form with --form"
+        msg = f"{what} is no part of a Chakra trace ({error}); copy the file again, or say its form (--form)"
         raise TraceError(source.label, msg) from error
     return recorder.recording(_rank(source))
 

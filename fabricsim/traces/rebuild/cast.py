@@ -64,7 +64,7 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
     assumptions = [like.assumption] if like.assumption else []
     if alone:
         assumptions.append(
-            "the trace has no communication and does not say how many ranks there were: one (see --ranks)"
+            "the trace has no communication and does not say how many ranks there were: one (see ranks, --ranks)"
         )
     replicas = 1
     if scale_to is not None:
@@ -89,7 +89,7 @@ def _is_alone(trace: Trace) -> bool:
 def _world(trace: Trace, ranks: int | None) -> int:
     source = trace.recordings[0].source
     if ranks is not None and trace.world not in {NONE, ranks}:
-        msg = f"is of a job of {trace.world} ranks, not of {ranks}; leave out --ranks"
+        msg = f"is of a job of {trace.world} ranks, not of {ranks}; leave out ranks (--ranks)"
         raise TraceError(source, msg)
     least = max(_named(recording) for recording in trace.recordings)
     world = ranks or (least if trace.world == NONE else trace.world)
@@ -98,7 +98,7 @@ def _world(trace: Trace, ranks: int | None) -> int:
         raise TraceError(source, msg)
     open_ended = any(map(_is_open, trace.recordings))
     if ranks is None and trace.world == NONE and (least < 1 or open_ended):
-        raise TraceError(source, "does not say how many ranks the job has; say it with --ranks N")
+        raise TraceError(source, "does not say how many ranks the job has; say it by ranks (--ranks N)")
     return world
 
 
@@ -106,7 +106,7 @@ def _check_hosts(trace: Trace) -> None:
     for recording in trace.recordings:
         if any(group.description == ONE_HOST for group in recording.groups):
             msg = "reduces in each host and then between hosts, and does not say how many ranks a host has"
-            way_out = "say it with --ranks-per-host N, or capture with HOROVOD_HIERARCHICAL_ALLREDUCE=0"
+            way_out = "say it by ranks_per_host (--ranks-per-host N), or capture with HOROVOD_HIERARCHICAL_ALLREDUCE=0"
             raise TraceError(recording.source, f"{msg}; {way_out}")
 
 

@@ -59,8 +59,8 @@ def check_not_alone(recordings: Sequence[Recording]) -> None:
     }
     silent = next((source for source, some in says.items() if not some), None)
     if silent is not None and any(says.values()):
-        msg = "does not say what any of its communications moves, though files of other ranks do; leave it out (--only"
-        raise TraceError(silent, f"{msg} reads the others), so that its rank is assumed to do as another")
+        msg = "does not say what any of its communications moves, though files of other ranks do; leave it out (only,"
+        raise TraceError(silent, f"{msg} --only), so that its rank is assumed to do as another")
 
 
 def assumption(found: Sequence[NDArray[np.bool_]]) -> str:

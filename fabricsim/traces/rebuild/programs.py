@@ -134,7 +134,9 @@ def rebuild(
 
 def _too_many(trace: Trace, cast: Cast, what: str) -> TraceError:
     msg = f"makes {what} on {cast.ranks} ranks, of which {len(trace.recordings)} were captured"
-    return TraceError(trace.recordings[0].source, f"{msg}; if the job has so many, say so with --ranks {cast.ranks}")
+    return TraceError(
+        trace.recordings[0].source, f"{msg}; if the job has so many, say so by ranks (--ranks {cast.ranks})"
+    )
 
 
 def _ranks(cast: Cast) -> list[tuple[int, int]]:

@@ -65,7 +65,7 @@ def test_a_trace_of_one_rank_without_communication_is_that_of_a_job_of_one() -> 
     job.host("step", 0, 10)
     rebuilt = rebuild(Trace("kineto", (job.recording(NONE, NONE),), NONE))
     assert rebuilt.program.ranks == 1
-    assert "one (see --ranks)" in rebuilt.assumptions[0]
+    assert "one (see ranks, --ranks)" in rebuilt.assumptions[0]
 
 
 def test_a_job_is_scaled_by_its_data_parallel_groups() -> None:
@@ -163,7 +163,7 @@ def test_how_many_ranks_there_are_must_be_known() -> None:
     builder = jobs.RecordingBuilder("a.log")
     builder.node(1, builder.lane("stream", "0"), "AllReduce", communication=ALL)
     trace = Trace("nccl_log", (builder.build(0),), NONE)
-    with pytest.raises(TraceError, match="how many ranks the job has; say it with --ranks N"):
+    with pytest.raises(TraceError, match=r"how many ranks the job has; say it by ranks \(--ranks N\)"):
         rebuild(trace)
     assert rebuild(trace, ranks=4).program.ranks == 4
 
@@ -191,7 +191,7 @@ def test_many_ranks_of_which_only_a_file_says_are_asked_for(monkeypatch: pytest.
     """Damage makes 2 ranks into 42235 by a few letters, and a replay into minutes."""
     one = reducing(0, 10, 131)
     monkeypatch.setattr("fabricsim.traces.rebuild.programs.MOST_UNASKED", 20)
-    with pytest.raises(TraceError, match=r"makes 24 operations on 8 ranks, of which 1 were captured; .* --ranks 8"):
+    with pytest.raises(TraceError, match=r"makes 24 operations on 8 ranks, of which 1 were captured; .*--ranks 8"):
         rebuild(Trace("kineto", (one,), 8))
     assert rebuild(Trace("kineto", (one,), 8), ranks=8).program.ranks == 8
     assert rebuild(Trace("kineto", (one,), 4)).program.ranks == 4
