@@ -19,7 +19,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar, cast
 
 from fabricsim.errors import FabricsimError, InputError
@@ -136,10 +136,10 @@ def _completed(declared: object, place: str) -> object:
     return declared
 
 
-def answer(function: Callable[..., object], of: type[T], *given: object) -> T:
+def answer(function: Callable[..., object], of: type[T] | tuple[type[T], ...], *given: object) -> T:
     """Call a function of an extension.
 
-    `of`: what it should give; looked at if it is a user's.
+    `of`: what it should give, one of several; looked at if it is a user's.
     Raises InputError, with its place, if it is a user's and gives something else, or raises what is no error of
         fabricsim.
     """
@@ -163,9 +163,9 @@ def is_ours(declared: object) -> bool:
 def _required(function: Callable[..., object], of: type[T] | tuple[type[T], ...], found: object) -> T:
     if is_ours(function) or isinstance(found, of):
         return cast("T", found)
-    wanted = " or ".join(f"{each.__module__}.{each.__name__}" for each in (of if isinstance(of, tuple) else (of,)))
+    wanted = " or ".join(_called(each) for each in (of if isinstance(of, tuple) else (of,)))
     file, line = _place(function)
-    msg = f"{file}:{line}: {_name(function)} gives {found!r}; it should give a {wanted}"
+    msg = f"{file}:{line}: {_name(function)} gives {found!r}; it should give {wanted}"
     raise InputError(msg)
 
 
@@ -183,6 +183,10 @@ def _blamed(function: Callable[..., object]) -> Iterator[None]:
             raise
         msg = f"{file or own}:{last or line}: {_name(function)} raises {_said(error)}"
         raise InputError(msg) from error
+
+
+def _called(of: type) -> str:
+    return "None" if of is NoneType else f"a {of.__module__}.{of.__name__}"
 
 
 def _name(function: Callable[..., object]) -> str:

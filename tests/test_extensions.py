@@ -150,6 +150,65 @@ def test_what_goes_wrong_in_a_users_function_is_said_with_its_line(
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("self.down", "'100Gbps'", "TypeError: host0 and switch0 are joined by '100Gbps'; give a cable, such as"),
+        ("self.down", "Cable('100Gbps')", r"TypeError: host0 and switch0 are joined by Cable\(rate='100Gbps'"),
+        ("self.down", "Cable(0)", r"TypeError: host0 and switch0 are joined by Cable\(rate=0,"),
+        ("self.down", "self.down, 0", "ValueError: host0 and switch0 are joined by 0 cables; give a whole number"),
+        ("self.down", "self.down, 1.0", r"ValueError: host0 and switch0 are joined by 1\.0 cables; give a whole"),
+        (
+            "self.down",
+            "self.down, 2**30",
+            "ValueError: host0 and switch0 are joined by cable 1073741824, at most 2097152",
+        ),
+        ('"switch0"', '"host0"', "ValueError: host0 is joined to itself; name two nodes"),
+        ('"switch0"', "5", "TypeError: a node is called 5; write its name as text"),
+        ("ends.count)", "ends.count + 1)", "ValueError: 'host4' is not there: there are host0 to host3; a switch is"),
+        ("Network.of(ends)", "Network()", r"ValueError: 'host0' is not there: begin with Network\.of\(ends\)"),
+    ],
+)
+def test_cables_of_a_users_topology_are_looked_at_one_by_one(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    head, network = TOPOLOGY.replace("import Network", "import Cable, Network").split("def network", maxsplit=1)
+    assert before in network
+    name = written(tmp_path, f"{head}def network{network.replace(before, after, 1)}")
+
+    with pytest.raises(InputError, match=rf"^{re.escape(name)}:{NETWORK_LINES + 3}: Mine\.network raises {said}"):
+        network_of(load("ideal-16", [f"fabric.topology={name}"]).scenario.fabric, Ends(4))
+
+
+def test_cables_of_a_users_topology_are_counted_as_they_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = written(tmp_path, TOPOLOGY)
+    fabric = load("ideal-16", [f"fabric.topology={name}"]).scenario.fabric
+    monkeypatch.setattr("fabricsim.scenario.network.MOST_CABLES", 3)
+
+    with pytest.raises(
+        InputError, match=r"host3 and switch0 are joined by cable 4, at most 3 can be built; join fewer"
+    ):
+        network_of(fabric, Ends(4))
+    assert len(network_of(fabric, Ends(3)).links) == 3
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ("7", r":\d+: Mine\.size gives 7; it should give a fabricsim\.scenario\.network\.FabricSize or None$"),
+        ("1 / 0", r":\d+: Mine\.size raises ZeroDivisionError: division by zero$"),
+    ],
+)
+def test_a_size_that_a_users_topology_does_not_count_is_said(tmp_path: Path, size: str, said: str) -> None:
+    text = TOPOLOGY.replace("    def network", f"    def size(self, ends):\n        return {size}\n\n    def network")
+    name = written(tmp_path, text)
+
+    with pytest.raises(InputError, match=rf"^{re.escape(name)}{said}"):
+        load("ideal-16", [f"fabric.topology={name}"])
+
+
+@pytest.mark.parametrize(
     ("problems", "said"),
     [
         ("return None", r"mine\.py:\d+: Mine\.problems raises TypeError: 'NoneType' object is not iterable"),
