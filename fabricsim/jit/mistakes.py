@@ -14,15 +14,17 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PLACE = re.compile(r'File "([^"\n]+)", line (\d+)|\bat (\S+) \((\d+)\)')
 _NO_KERNEL = re.compile(r"Untyped global name '(\w+)': [^\n]* <class 'function'>")
 _NO_COLUMN = re.compile(r"^'(\w+)'$|Unknown attribute '(\w+)' of type Record|Field '(\w+)' was not found in record")
+_WHOLE = re.compile(r"u?int\d+|bool")
 _LONGEST = 160
 _WAY_OUT = "a kernel takes numbers and records, makes no arrays, and calls kernels only; see docs/howto/own-law.md"
 
 
-def compile_alone(function: Callable[..., Any], arguments: Sequence[Any], shape: str) -> None:
+def compile_alone(function: Callable[..., Any], arguments: Sequence[Any], shape: str, *, answers: bool = False) -> None:
     """Compile a user's kernel for some arguments.
 
     `shape`: how it is to be written, such as ``"lose(flow, law, now)"``.
-    Raises InputError if it is no kernel, takes other arguments, or cannot be compiled.
+    `answers`: whether it gives a number, or true or false.
+    Raises InputError if it is no kernel, takes other arguments, cannot be compiled, or may give something else.
     """
     code = getattr(function, "__wrapped__", function).__code__
     place = f"{code.co_filename}:{code.co_firstlineno}"
@@ -33,11 +35,15 @@ def compile_alone(function: Callable[..., Any], arguments: Sequence[Any], shape:
         msg = f"{place}: kernel {code.co_name} takes {code.co_argcount} arguments; write it as {shape}"
         raise InputError(msg)
     try:
-        function.compile_for(*arguments)
+        given = function.compile_for(*arguments)
     except Exception as error:  # numba raises what it happens to meet
         line, problem = _told(error, Path(code.co_filename), code.co_firstlineno)
         msg = f"{code.co_filename}:{line}: kernel {code.co_name} cannot be compiled: {problem}; {_WAY_OUT}"
         raise InputError(msg) from error
+    if answers and not _WHOLE.fullmatch(str(given)):
+        what = "can give None" if str(given).startswith(("none", "OptionalType")) else f"gives {given}"
+        msg = f"{place}: kernel {code.co_name} {what}; return a whole number, or true or false, whatever happens"
+        raise InputError(msg)
 
 
 def _told(error: Exception, file: Path, first: int) -> tuple[int, str]:

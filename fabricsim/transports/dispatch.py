@@ -115,7 +115,8 @@ class Dispatch:
                 act = hook(choice, name)
                 unknown = name == "acknowledge" and getattr(choice, "telemetry", False)  # the type of telemetry
                 if act is not None and not DISABLED and not unknown:
-                    compile_alone(act, [given[each] for each in arguments.split(", ")], f"{name}({arguments})")
+                    told = [given[each] for each in arguments.split(", ")]
+                    compile_alone(act, told, f"{name}({arguments})", answers=name in _OF_RULES)
 
     def note(self, rows: np.ndarray) -> None:
         """Fill in what records of transports say of law and rule beside their numbers."""
