@@ -155,6 +155,12 @@ def answers(function: Callable[..., Any], of: type[T] | tuple[type[T], ...], *gi
             yield _required(function, of, found)
 
 
+def place_of(function: Callable[..., object]) -> str:
+    """Write the file and line of a user's function as messages begin, ``"mine.py:7: "``; empty for fabricsim's own."""
+    file, line = (None, None) if is_ours(function) else _place(function)
+    return f"{file}:{line}: " if file else ""
+
+
 def is_ours(declared: object) -> bool:
     """Whether a class or function is one of fabricsim, not of a user or of another distribution."""
     return getattr(declared, "__module__", "").startswith("fabricsim.")
