@@ -155,6 +155,18 @@ def answers(function: Callable[..., Any], of: type[T] | tuple[type[T], ...], *gi
             yield _required(function, of, found)
 
 
+def require_functions(declares: str, **given: object) -> None:
+    """Refuse what should be a function and is none, when it is declared, where an error has the line of a user's file.
+
+    `declares`: what has them, such as ``"schedule 'mine'"``.
+    `given`: the functions, by the names of their keys.
+    """
+    for name, each in given.items():
+        if not callable(each):
+            msg = f"{declares}: {name} is {each!r}; give a function"
+            raise InputError(msg)
+
+
 def place_of(function: Callable[..., object]) -> str:
     """Write the file and line of a user's function as messages begin, ``"mine.py:7: "``; empty for fabricsim's own."""
     file, line = (None, None) if is_ours(function) else _place(function)

@@ -95,6 +95,30 @@ def test_what_cannot_be_run_is_said_in_one_line(tmp_path: Path, text: str, said:
         extensions.run(written(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("module", "declaration", "said"),
+    [
+        ("scenario.schedule", "Schedule('in-order', 5)", "schedule 'in-order': steps is 5"),
+        ("collectives", "Algorithm('star', {'all_reduce': {}})", "algorithm 'star': all_reduce is {}"),
+        ("collectives", "Algorithm('star', {'all_reduce': by_rank(5)})", "by_rank: steps is 5"),
+        ("collectives", "by_rank(len, shards='x')", "by_rank: shards is 'x'"),
+        ("traces.form", "Form('steps', 'x', len, 5)", "form 'steps': read is 5"),
+        ("traces.form", "Form('steps', 'x', 5, len)", "form 'steps': recognises is 5"),
+        ("studies.frame.study", "Study('mine', '', 5)", "study 'mine': compare is 5"),
+        ("studies.frame.study", "Study('mine', '', len, 5)", "study 'mine': pictures is 5"),
+        ("studies.frame.study", "Study('mine', '', len, uncertain=5)", "study 'mine': uncertain is 5"),
+        ("studies.frame.study", "by_row('mine', '', 5, statistics=len, pictures=len)", "study 'mine': rows is 5"),
+    ],
+)
+def test_what_is_declared_in_place_of_a_function_is_said_with_its_line(
+    tmp_path: Path, module: str, declaration: str, said: str
+) -> None:
+    text = f"from fabricsim.{module} import *\nfrom fabricsim.collectives import by_rank\nFOUND = {declaration}\n"
+
+    with pytest.raises(InputError, match=rf"mine\.py:3: cannot be imported: InputError: {said}; give a function"):
+        extensions.run(written(tmp_path, text))
+
+
 def test_files_that_are_not_there_are_named() -> None:
     for name in ("nowhere.py", "/", "nul\0.py"):
         with pytest.raises(InputError, match=r"no such file|cannot be read"):
