@@ -194,7 +194,7 @@ def _blamed(function: Callable[..., object]) -> Iterator[None]:
         yield
     except FabricsimError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         own, line = (None, None) if is_ours(function) else _place(function)
         file, last = _last_line(error, {own, *(each.module.__file__ for each in _files.values())})
         if file is None and own is None:
@@ -241,12 +241,13 @@ class Registry(Generic[T]):
     `kind`: in the plural; entry points are in the group ``fabricsim.<kind>``.
     `package`: of fabricsim, whose modules hold its own.
     `attribute`: of a module, that holds its declaration; in fabricsim's own also a tuple of several.
-    `of`: type of a declaration, or its base class.
+    `of`: type of a declaration; of tables of a scenario, whose declarations are classes, their base class.
     """
 
     def __init__(self, kind: str, package: str, attribute: str, of: type) -> None:
         self._package, self._attribute, self._of = package, attribute, of
         self.kind, self._group = kind, f"fabricsim.{kind}"
+        self._by_class = hasattr(of, "model_fields")  # a table of a scenario
 
     @cached_property
     def own(self) -> dict[str, T]:
@@ -306,8 +307,10 @@ class Registry(Generic[T]):
 
     def _declared(self, found: object, place: str) -> T:
         declared = getattr(found, self._attribute, None) if isinstance(found, ModuleType) else found
-        if isinstance(declared, self._of) or (isinstance(declared, type) and issubclass(declared, self._of)):
+        is_class = isinstance(declared, type) and issubclass(declared, self._of)
+        if is_class if self._by_class else isinstance(declared, self._of):
             return cast("T", _completed(declared, place))
         what = "is missing" if declared is None else f"is {declared!r}"
-        msg = f"{place}: {self._attribute} {what}; it should be a {self._of.__module__}.{self._of.__name__}"
+        kind = "a subclass of" if self._by_class else "a"
+        msg = f"{place}: {self._attribute} {what}; it should be {kind} {self._of.__module__}.{self._of.__name__}"
         raise InputError(msg)

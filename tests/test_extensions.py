@@ -125,12 +125,16 @@ def test_files_that_are_not_there_are_named() -> None:
             extensions.run(name)
 
 
-@pytest.mark.parametrize("text", ["x = 1\n", "TOPOLOGY = 7\n", "TOPOLOGY = int\n"])
+@pytest.mark.parametrize(
+    "text", ["x = 1\n", "TOPOLOGY = 7\n", "TOPOLOGY = int\n", f"{TOPOLOGY}TOPOLOGY = Mine(topology='x')\n"]
+)
 def test_a_file_without_the_declaration_says_what_is_missing(tmp_path: Path, text: str) -> None:
     name = written(tmp_path, text)
     extensions.run(name)
 
-    with pytest.raises(InputError, match=r"mine\.py: TOPOLOGY .* should be a fabricsim\.scenario\.fabric\.FabricSpec"):
+    with pytest.raises(
+        InputError, match=r"mine\.py: TOPOLOGY .* should be a subclass of fabricsim\.scenario\.fabric\.FabricSpec"
+    ):
         TOPOLOGIES.find(name)
 
 
@@ -142,6 +146,11 @@ def test_a_file_without_the_declaration_says_what_is_missing(tmp_path: Path, tex
             "ways: int = 1\n    routings = 'ecmp'",
             r"mine\.py:\d+: .* TypeError: Mine\.routings is 'ecmp'; it should be a tuple",
         ),
+        (
+            "ways: int = 1\n    radix: str = 'x'",
+            r"mine\.py:8: .* Mine\.radix is of another type than FabricSpec\.radix; call",
+        ),
+        ("ways: int = 1\n    topology: int = 3", r"mine\.py:8: .* TypeError: Mine\.topology is of another type than"),
     ],
 )
 def test_keys_and_constants_of_a_users_topology_are_of_their_types(tmp_path: Path, line: str, said: str) -> None:
@@ -159,6 +168,7 @@ NETWORK_LINES = TOPOLOGY.split("def network", maxsplit=1)[0].count("\n") + 1
     ("before", "after", "said"),
     [
         ("        return network\n", "", rf":{NETWORK_LINES}: Mine\.network gives None; it should give a .*\.Network$"),
+        ("return network", "raise SystemExit(3)", rf":{NETWORK_LINES + 4}: Mine\.network raises SystemExit: 3$"),
         ("ends.count)", "ends.counts)", rf":{NETWORK_LINES + 2}: Mine\.network raises AttributeError: .* 'counts'"),
         ("(self, ends)", "(self)", rf":{NETWORK_LINES}: Mine\.network raises TypeError: .* takes 1 positional"),
     ],
@@ -266,6 +276,22 @@ def test_a_function_of_fabricsim_that_calls_a_users_names_the_user(tmp_path: Pat
 
     with pytest.raises(InputError, match=r"mine\.py:2: .* raises ZeroDivisionError: division by zero"):
         study_of(written(tmp_path, text)).validate()
+
+
+def test_a_declaration_is_no_class_where_an_instance_is_needed(tmp_path: Path) -> None:
+    name = written(tmp_path, "from fabricsim.traces.form import Form as FORM\n")
+    extensions.run(name)
+
+    with pytest.raises(InputError, match=r"FORM is <class .*; it should be a fabricsim\.traces\.form\.Form$"):
+        FORMS.find(name)
+
+
+def test_a_key_of_all_topologies_may_be_narrower_in_a_users(tmp_path: Path) -> None:
+    keys = "radix: int = 64\n    routing: Literal['ecmp'] = 'ecmp'"
+    text = TOPOLOGY.replace("ways: int = 1", keys).replace("annotations\n", "annotations\nfrom typing import Literal\n")
+
+    fabric = load("ideal-16", [f"fabric.topology={written(tmp_path, text)}"]).scenario.fabric
+    assert (fabric.radix, fabric.routing) == (64, "ecmp")
 
 
 def test_files_of_a_result_are_known_by_their_digest(tmp_path: Path) -> None:

@@ -126,6 +126,11 @@ def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
         ),
         ("LAW = Aimd", "", r"aimd\.py: LAW is missing"),
         ("LAW = Aimd", "LAW = 3", r"aimd\.py: LAW is 3; it should be a"),
+        (
+            "ecn = True",
+            'ecn = "yes"',
+            r"aimd\.py:9: cannot be imported: TypeError: Aimd\.ecn is 'yes'; it should be a bool",
+        ),
         ("step: Packets", 'step: "Pakets"', r"aimd\.py:17: Aimd has an annotation .* name 'Pakets' is not defined$"),
         ("step: Packets", "step: Pakets", r"aimd\.py:17: cannot be imported: NameError: name 'Pakets' is not defined$"),
     ],
