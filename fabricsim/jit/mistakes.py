@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from fabricsim.errors import InputError
@@ -44,6 +46,40 @@ def compile_alone(function: Callable[..., Any], arguments: Sequence[Any], shape:
         what = "can give None" if str(given).startswith(("none", "OptionalType")) else f"gives {given}"
         msg = f"{place}: kernel {code.co_name} {what}; return a whole number, or true or false, whatever happens"
         raise InputError(msg)
+
+
+def require_own_columns(module: ModuleType, settable: Mapping[str, str]) -> None:
+    """Refuse kernels of a user's file that set columns which are not theirs, as the engine would go on with them.
+
+    `settable`: columns that they may set, and the only value, as it is written, of those that have one; else ``""``.
+    Raises InputError with the line.
+    """
+    text = Path(module.__file__ or "").read_text(encoding="utf-8", errors="replace")
+    for function in ast.parse(text).body:
+        if isinstance(function, ast.FunctionDef) and isinstance(vars(module).get(function.name), Kernel):
+            for line, column, value in _columns_set(function):
+                if column not in settable or settable[column] not in {"", value}:
+                    columns = [f"{name} = {only}" if only else name for name, only in settable.items()]
+                    msg = f"{module.__file__}:{line}: kernel {function.name} sets {column!r}, which is not its own; "
+                    msg += f"it may set {', '.join(columns) or 'nothing'}; see docs/howto/own-law.md"
+                    raise InputError(msg)
+
+
+def _columns_set(function: ast.FunctionDef) -> Iterator[tuple[int, str, str]]:
+    """Find the columns of records that a kernel sets: line, name, and the value if it is set to one outright."""
+    values = {
+        id(target): ast.unparse(node.value)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    }
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr, values.get(id(node), "")
+        elif (
+            isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.slice, ast.Constant)
+        ):
+            yield node.lineno, str(node.slice.value), values.get(id(node), "")
 
 
 def _told(error: Exception, file: Path, first: int) -> tuple[int, str]:

@@ -172,6 +172,18 @@ def test_a_rule_without_kernels_is_refused(files: Path) -> None:
             "def _cut",
             r"aimd\.py:\d+: kernel acknowledge cannot .*: _cut is called and is no kernel",
         ),
+        (
+            "flow.cut_at = now",
+            "flow.in_flight = 0",
+            r"aimd\.py:LINE: kernel _cut sets 'in_flight', which is not its own",
+        ),
+        ("flow.cut_at = now", "flow['posted'] += 1", r"aimd\.py:LINE: kernel _cut sets 'posted', which is not its own"),
+        ("flow.cut_at = now", "law.factor = 0.25", r"aimd\.py:LINE: kernel _cut sets 'factor', which is not its own"),
+        (
+            "flow.cut_at = now",
+            "flow.rate = 5.0",
+            r"aimd\.py:LINE: .*; it may set window, threshold, rate = np\.inf, cut_at;",
+        ),
         ("@kernel\ndef time_out", "def time_out", r"aimd\.py:\d+: time_out is no kernel; write @kernel above it"),
         (
             "lose(flow, law, now)",
