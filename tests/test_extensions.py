@@ -189,6 +189,7 @@ def test_what_goes_wrong_in_a_users_function_is_said_with_its_line(
         ("self.down", "'100Gbps'", "TypeError: host0 and switch0 are joined by '100Gbps'; give a cable, such as"),
         ("self.down", "Cable('100Gbps')", r"TypeError: host0 and switch0 are joined by Cable\(rate='100Gbps'"),
         ("self.down", "Cable(0)", r"TypeError: host0 and switch0 are joined by Cable\(rate=0,"),
+        ("self.down", "Cable(cost='1')", r"TypeError: host0 and switch0 are joined by Cable\(rate=None, "),
         ("self.down", "self.down, 0", "ValueError: host0 and switch0 are joined by 0 cables; give a whole number"),
         ("self.down", "self.down, 1.0", r"ValueError: host0 and switch0 are joined by 1\.0 cables; give a whole"),
         (

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import SimulationError
@@ -86,13 +85,14 @@ class Cable(NamedTuple):
 
 
 def _is_cable(given: object) -> bool:
-    """Whether it is a cable whose rate, length and delay are numbers that can be."""
+    """Whether it is a cable, and its rate, length and delay can be; there may be millions to look at."""
     if not isinstance(given, Cable):
         return False
-    numbers = (1 if given.rate is None else given.rate, given.length, given.delay or 0, given.times_rate)
-    if not all(isinstance(each, Real) for each in numbers):
+    rate = 1 if given.rate is None else given.rate
+    numbers = (rate, given.length, given.delay or 0, given.times_rate, given.cost, given.rank)
+    if not all(isinstance(each, int | float) for each in numbers):
         return False
-    rate, length, delay, times = numbers
+    _, length, delay, times, *_ = numbers
     return 0 < rate * times < math.inf and 0 <= length < math.inf and 0 <= delay < math.inf
 
 
