@@ -19,7 +19,7 @@ from functools import cache, cached_property
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar, cast
 
 from fabricsim.errors import FabricsimError, InputError
@@ -136,10 +136,10 @@ def _completed(declared: object, place: str) -> object:
     return declared
 
 
-def answer(function: Callable[..., object], of: type[T], *given: object) -> T:
+def answer(function: Callable[..., object], of: type[T] | tuple[type[T], ...], *given: object) -> T:
     """Call a function of an extension.
 
-    `of`: what it should give; looked at if it is a user's.
+    `of`: what it should give, one of several; looked at if it is a user's.
     Raises InputError, with its place, if it is a user's and gives something else, or raises what is no error of
         fabricsim.
     """
@@ -155,6 +155,24 @@ def answers(function: Callable[..., Any], of: type[T] | tuple[type[T], ...], *gi
             yield _required(function, of, found)
 
 
+def require_functions(declares: str, **given: object) -> None:
+    """Refuse what should be a function and is none, when it is declared, where an error has the line of a user's file.
+
+    `declares`: what has them, such as ``"schedule 'mine'"``.
+    `given`: the functions, by the names of their keys.
+    """
+    for name, each in given.items():
+        if not callable(each):
+            msg = f"{declares}: {name} is {each!r}; give a function"
+            raise InputError(msg)
+
+
+def place_of(function: Callable[..., object]) -> str:
+    """Write the file and line of a user's function as messages begin, ``"mine.py:7: "``; empty for fabricsim's own."""
+    file, line = (None, None) if is_ours(function) else _place(function)
+    return f"{file}:{line}: " if file else ""
+
+
 def is_ours(declared: object) -> bool:
     """Whether a class or function is one of fabricsim, not of a user or of another distribution."""
     return getattr(declared, "__module__", "").startswith("fabricsim.")
@@ -163,9 +181,9 @@ def is_ours(declared: object) -> bool:
 def _required(function: Callable[..., object], of: type[T] | tuple[type[T], ...], found: object) -> T:
     if is_ours(function) or isinstance(found, of):
         return cast("T", found)
-    wanted = " or ".join(f"{each.__module__}.{each.__name__}" for each in (of if isinstance(of, tuple) else (of,)))
+    wanted = " or ".join(_called(each) for each in (of if isinstance(of, tuple) else (of,)))
     file, line = _place(function)
-    msg = f"{file}:{line}: {_name(function)} gives {found!r}; it should give a {wanted}"
+    msg = f"{file}:{line}: {_name(function)} gives {found!r}; it should give {wanted}"
     raise InputError(msg)
 
 
@@ -176,13 +194,17 @@ def _blamed(function: Callable[..., object]) -> Iterator[None]:
         yield
     except FabricsimError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         own, line = (None, None) if is_ours(function) else _place(function)
         file, last = _last_line(error, {own, *(each.module.__file__ for each in _files.values())})
         if file is None and own is None:
             raise
         msg = f"{file or own}:{last or line}: {_name(function)} raises {_said(error)}"
         raise InputError(msg) from error
+
+
+def _called(of: type) -> str:
+    return "None" if of is NoneType else f"a {of.__module__}.{of.__name__}"
 
 
 def _name(function: Callable[..., object]) -> str:
@@ -219,12 +241,13 @@ class Registry(Generic[T]):
     `kind`: in the plural; entry points are in the group ``fabricsim.<kind>``.
     `package`: of fabricsim, whose modules hold its own.
     `attribute`: of a module, that holds its declaration; in fabricsim's own also a tuple of several.
-    `of`: type of a declaration, or its base class.
+    `of`: type of a declaration; of tables of a scenario, whose declarations are classes, their base class.
     """
 
     def __init__(self, kind: str, package: str, attribute: str, of: type) -> None:
         self._package, self._attribute, self._of = package, attribute, of
         self.kind, self._group = kind, f"fabricsim.{kind}"
+        self._by_class = hasattr(of, "model_fields")  # a table of a scenario
 
     @cached_property
     def own(self) -> dict[str, T]:
@@ -284,8 +307,10 @@ class Registry(Generic[T]):
 
     def _declared(self, found: object, place: str) -> T:
         declared = getattr(found, self._attribute, None) if isinstance(found, ModuleType) else found
-        if isinstance(declared, self._of) or (isinstance(declared, type) and issubclass(declared, self._of)):
+        is_class = isinstance(declared, type) and issubclass(declared, self._of)
+        if is_class if self._by_class else isinstance(declared, self._of):
             return cast("T", _completed(declared, place))
         what = "is missing" if declared is None else f"is {declared!r}"
-        msg = f"{place}: {self._attribute} {what}; it should be a {self._of.__module__}.{self._of.__name__}"
+        kind = "a subclass of" if self._by_class else "a"
+        msg = f"{place}: {self._attribute} {what}; it should be {kind} {self._of.__module__}.{self._of.__name__}"
         raise InputError(msg)

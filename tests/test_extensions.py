@@ -95,18 +95,46 @@ def test_what_cannot_be_run_is_said_in_one_line(tmp_path: Path, text: str, said:
         extensions.run(written(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("module", "declaration", "said"),
+    [
+        ("scenario.schedule", "Schedule('in-order', 5)", "schedule 'in-order': steps is 5"),
+        ("collectives", "Algorithm('star', {'all_reduce': {}})", "algorithm 'star': all_reduce is {}"),
+        ("collectives", "Algorithm('star', {'all_reduce': by_rank(5)})", "by_rank: steps is 5"),
+        ("collectives", "by_rank(len, shards='x')", "by_rank: shards is 'x'"),
+        ("traces.form", "Form('steps', 'x', len, 5)", "form 'steps': read is 5"),
+        ("traces.form", "Form('steps', 'x', 5, len)", "form 'steps': recognises is 5"),
+        ("studies.frame.study", "Study('mine', '', 5)", "study 'mine': compare is 5"),
+        ("studies.frame.study", "Study('mine', '', len, 5)", "study 'mine': pictures is 5"),
+        ("studies.frame.study", "Study('mine', '', len, uncertain=5)", "study 'mine': uncertain is 5"),
+        ("studies.frame.study", "by_row('mine', '', 5, statistics=len, pictures=len)", "study 'mine': rows is 5"),
+    ],
+)
+def test_what_is_declared_in_place_of_a_function_is_said_with_its_line(
+    tmp_path: Path, module: str, declaration: str, said: str
+) -> None:
+    text = f"from fabricsim.{module} import *\nfrom fabricsim.collectives import by_rank\nFOUND = {declaration}\n"
+
+    with pytest.raises(InputError, match=rf"mine\.py:3: cannot be imported: InputError: {said}; give a function"):
+        extensions.run(written(tmp_path, text))
+
+
 def test_files_that_are_not_there_are_named() -> None:
     for name in ("nowhere.py", "/", "nul\0.py"):
         with pytest.raises(InputError, match=r"no such file|cannot be read"):
             extensions.run(name)
 
 
-@pytest.mark.parametrize("text", ["x = 1\n", "TOPOLOGY = 7\n", "TOPOLOGY = int\n"])
+@pytest.mark.parametrize(
+    "text", ["x = 1\n", "TOPOLOGY = 7\n", "TOPOLOGY = int\n", f"{TOPOLOGY}TOPOLOGY = Mine(topology='x')\n"]
+)
 def test_a_file_without_the_declaration_says_what_is_missing(tmp_path: Path, text: str) -> None:
     name = written(tmp_path, text)
     extensions.run(name)
 
-    with pytest.raises(InputError, match=r"mine\.py: TOPOLOGY .* should be a fabricsim\.scenario\.fabric\.FabricSpec"):
+    with pytest.raises(
+        InputError, match=r"mine\.py: TOPOLOGY .* should be a subclass of fabricsim\.scenario\.fabric\.FabricSpec"
+    ):
         TOPOLOGIES.find(name)
 
 
@@ -118,6 +146,11 @@ def test_a_file_without_the_declaration_says_what_is_missing(tmp_path: Path, tex
             "ways: int = 1\n    routings = 'ecmp'",
             r"mine\.py:\d+: .* TypeError: Mine\.routings is 'ecmp'; it should be a tuple",
         ),
+        (
+            "ways: int = 1\n    radix: str = 'x'",
+            r"mine\.py:8: .* Mine\.radix is of another type than FabricSpec\.radix; call",
+        ),
+        ("ways: int = 1\n    topology: int = 3", r"mine\.py:8: .* TypeError: Mine\.topology is of another type than"),
     ],
 )
 def test_keys_and_constants_of_a_users_topology_are_of_their_types(tmp_path: Path, line: str, said: str) -> None:
@@ -135,6 +168,7 @@ NETWORK_LINES = TOPOLOGY.split("def network", maxsplit=1)[0].count("\n") + 1
     ("before", "after", "said"),
     [
         ("        return network\n", "", rf":{NETWORK_LINES}: Mine\.network gives None; it should give a .*\.Network$"),
+        ("return network", "raise SystemExit(3)", rf":{NETWORK_LINES + 4}: Mine\.network raises SystemExit: 3$"),
         ("ends.count)", "ends.counts)", rf":{NETWORK_LINES + 2}: Mine\.network raises AttributeError: .* 'counts'"),
         ("(self, ends)", "(self)", rf":{NETWORK_LINES}: Mine\.network raises TypeError: .* takes 1 positional"),
     ],
@@ -147,6 +181,66 @@ def test_what_goes_wrong_in_a_users_function_is_said_with_its_line(
 
     with pytest.raises(InputError, match=rf"^{re.escape(name)}{said}"):
         network_of(load("ideal-16", [f"fabric.topology={name}"]).scenario.fabric, Ends(4))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("self.down", "'100Gbps'", "TypeError: host0 and switch0 are joined by '100Gbps'; give a cable, such as"),
+        ("self.down", "Cable('100Gbps')", r"TypeError: host0 and switch0 are joined by Cable\(rate='100Gbps'"),
+        ("self.down", "Cable(0)", r"TypeError: host0 and switch0 are joined by Cable\(rate=0,"),
+        ("self.down", "Cable(cost='1')", r"TypeError: host0 and switch0 are joined by Cable\(rate=None, "),
+        ("self.down", "self.down, 0", "ValueError: host0 and switch0 are joined by 0 cables; give a whole number"),
+        ("self.down", "self.down, 1.0", r"ValueError: host0 and switch0 are joined by 1\.0 cables; give a whole"),
+        (
+            "self.down",
+            "self.down, 2**30",
+            "ValueError: host0 and switch0 are joined by cable 1073741824, at most 2097152",
+        ),
+        ('"switch0"', '"host0"', "ValueError: host0 is joined to itself; name two nodes"),
+        ('"switch0"', "5", "TypeError: a node is called 5; write its name as text"),
+        ("ends.count)", "ends.count + 1)", "ValueError: 'host4' is not there: there are host0 to host3; a switch is"),
+        ("Network.of(ends)", "Network()", r"ValueError: 'host0' is not there: begin with Network\.of\(ends\)"),
+    ],
+)
+def test_cables_of_a_users_topology_are_looked_at_one_by_one(
+    tmp_path: Path, before: str, after: str, said: str
+) -> None:
+    head, network = TOPOLOGY.replace("import Network", "import Cable, Network").split("def network", maxsplit=1)
+    assert before in network
+    name = written(tmp_path, f"{head}def network{network.replace(before, after, 1)}")
+
+    with pytest.raises(InputError, match=rf"^{re.escape(name)}:{NETWORK_LINES + 3}: Mine\.network raises {said}"):
+        network_of(load("ideal-16", [f"fabric.topology={name}"]).scenario.fabric, Ends(4))
+
+
+def test_cables_of_a_users_topology_are_counted_as_they_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = written(tmp_path, TOPOLOGY)
+    fabric = load("ideal-16", [f"fabric.topology={name}"]).scenario.fabric
+    monkeypatch.setattr("fabricsim.scenario.network.MOST_CABLES", 3)
+
+    with pytest.raises(
+        InputError, match=r"host3 and switch0 are joined by cable 4, at most 3 can be built; join fewer"
+    ):
+        network_of(fabric, Ends(4))
+    assert len(network_of(fabric, Ends(3)).links) == 3
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ("7", r":\d+: Mine\.size gives 7; it should give a fabricsim\.scenario\.network\.FabricSize or None$"),
+        ("1 / 0", r":\d+: Mine\.size raises ZeroDivisionError: division by zero$"),
+    ],
+)
+def test_a_size_that_a_users_topology_does_not_count_is_said(tmp_path: Path, size: str, said: str) -> None:
+    text = TOPOLOGY.replace("    def network", f"    def size(self, ends):\n        return {size}\n\n    def network")
+    name = written(tmp_path, text)
+
+    with pytest.raises(InputError, match=rf"^{re.escape(name)}{said}"):
+        load("ideal-16", [f"fabric.topology={name}"])
 
 
 @pytest.mark.parametrize(
@@ -183,6 +277,22 @@ def test_a_function_of_fabricsim_that_calls_a_users_names_the_user(tmp_path: Pat
 
     with pytest.raises(InputError, match=r"mine\.py:2: .* raises ZeroDivisionError: division by zero"):
         study_of(written(tmp_path, text)).validate()
+
+
+def test_a_declaration_is_no_class_where_an_instance_is_needed(tmp_path: Path) -> None:
+    name = written(tmp_path, "from fabricsim.traces.form import Form as FORM\n")
+    extensions.run(name)
+
+    with pytest.raises(InputError, match=r"FORM is <class .*; it should be a fabricsim\.traces\.form\.Form$"):
+        FORMS.find(name)
+
+
+def test_a_key_of_all_topologies_may_be_narrower_in_a_users(tmp_path: Path) -> None:
+    keys = "radix: int = 64\n    routing: Literal['ecmp'] = 'ecmp'"
+    text = TOPOLOGY.replace("ways: int = 1", keys).replace("annotations\n", "annotations\nfrom typing import Literal\n")
+
+    fabric = load("ideal-16", [f"fabric.topology={written(tmp_path, text)}"]).scenario.fabric
+    assert (fabric.radix, fabric.routing) == (64, "ecmp")
 
 
 def test_files_of_a_result_are_known_by_their_digest(tmp_path: Path) -> None:

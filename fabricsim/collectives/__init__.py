@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -46,12 +47,15 @@ def register(collective: str, name: str, algorithm: Steps, *, shards: int | Call
         round: `send`, `recv_reduce` and `recv_copy`.
     `shards`: equal parts of a round's buffer, also as a function of the number of ranks; by default one per rank. An
         all-gather begins with the shards of rank ``i`` at rank ``i``, an all-to-all with those for rank ``i`` at ``i``.
-    Raises InputError if there is no such collective, or the name is taken. What the algorithm does is checked when it
-        is first used with a number of ranks: an `fabricsim.collectives.semantics.WrongAlgorithmError` says which rank
-        ends with what.
+    Raises InputError if there is no such collective, the name is none or taken, or what is given is no function. What
+        the algorithm does is checked when it is first used with a number of ranks: an
+        `fabricsim.collectives.semantics.WrongAlgorithmError` says which rank ends with what.
     """
     if collective not in DEFAULTS:
         msg = f"no collective {collective!r}; there are {', '.join(DEFAULTS)}"
+        raise InputError(msg)
+    if not isinstance(name, str) or not re.fullmatch(r"\S+", name):
+        msg = f"{collective}: an algorithm is called {name!r}; give it a name without blanks"
         raise InputError(msg)
     if has(collective, name) or is_described(name) or extensions.is_file(name):
         msg = f"{collective} has an algorithm {name!r} already, or the name is that of a file: choose another name"

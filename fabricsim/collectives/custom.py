@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.semantics import WrongAlgorithmError, check
-from fabricsim.extensions import answer, answers
+from fabricsim.extensions import answer, answers, place_of, require_functions
 
 if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
@@ -75,9 +75,9 @@ class ByRank(NamedTuple):
         """Make the template, and carry it out on paper."""
         shards = self.shards
         parts = shards if isinstance(shards, int) else members if shards is None else answer(shards, int, members)
-        title = f"algorithm {name!r} for {collective} over {members} ranks"
-        if parts < 1:
-            msg = f"{title}: cuts the buffer into {parts} shards; at least 1"
+        title = f"{place_of(self.steps)}algorithm {name!r} for {collective} over {members} ranks"
+        if not 1 <= parts <= MOST_STEPS:
+            msg = f"{title}: cuts the buffer into {parts} shards; at least 1, at most {MOST_STEPS}"
             raise WrongAlgorithmError(msg)
         builder = Builder(members, parts)
         for rank in range(members):
@@ -89,6 +89,8 @@ class ByRank(NamedTuple):
 
 def by_rank(steps: Steps, *, shards: int | Callable[[int], int] | None = None) -> ByRank:
     """Let a function say what each rank of an algorithm does; arguments as of `fabricsim.collectives.register`."""
+    counted = {} if shards is None or isinstance(shards, int) else {"shards": shards}
+    require_functions("by_rank", steps=steps, **counted)
     return ByRank(steps, shards)
 
 
@@ -108,7 +110,10 @@ def _require(builder: Builder, rank: int, step: AlgorithmStep, title: str) -> No
     if not isinstance(step, AlgorithmStep):
         msg = f"{title}: rank {rank} yields {step!r}; yield send(...), recv_reduce(...) or recv_copy(...)"
         raise WrongAlgorithmError(msg)
-    what = f"{title}: rank {rank}: {step.kind}({step.peer}, {step.shard}, {step.shards})"
+    what = f"{title}: rank {rank}: {step.kind}({step.peer!r}, {step.shard!r}, {step.shards!r})"
+    if not all(isinstance(number, int) for number in (step.peer, step.shard, step.shards)):
+        msg = f"{what}: peer and shards are whole numbers"
+        raise WrongAlgorithmError(msg)
     if not 0 <= step.peer < builder.members or step.peer == rank:
         msg = f"{what}: the peer must be another rank from 0 to {builder.members - 1}"
         raise WrongAlgorithmError(msg)

@@ -57,11 +57,13 @@ class Kernel:
         """Call the compiled program."""
         return self._program(*arguments)
 
-    def compile_for(self, *arguments: Any) -> None:  # noqa: ANN401  as above
-        """Compile the program for arguments like these, and call nothing."""
+    def compile_for(self, *arguments: Any) -> Any:  # noqa: ANN401  as above
+        """Compile the program for arguments like these, and call nothing; returns numba's type of what it gives."""
         import numba  # noqa: PLC0415  as in `_njit`
 
-        self._program.compile(tuple(map(numba.typeof, arguments)))
+        types = tuple(map(numba.typeof, arguments))
+        self._program.compile(types)
+        return numba.types.unliteral(self._program.overloads[types].signature.return_type)
 
     @functools.cached_property
     def _program(self) -> Any:  # noqa: ANN401  numba's dispatchers have no types

@@ -46,7 +46,11 @@ class ValidationRow:
     interval: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse figures that no comparison can use."""
+        """Refuse figures that no comparison can use, and names that are no text."""
+        for key in ("quantity", "unit", "source", "certainty"):
+            if not isinstance(getattr(self, key), str):
+                msg = f"{self.quantity}: {key} is {getattr(self, key)!r}; it should be a text"
+                raise TypeError(msg)
         if not (math.isfinite(self.measured) and math.isfinite(self.predicted)):
             msg = f"{self.quantity}: measured {self.measured}, predicted {self.predicted}: both must be finite numbers"
             raise SimulationError(msg)
@@ -106,7 +110,11 @@ class Validation:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse rows that are none, which users' studies may have."""
+        """Refuse rows and tables that are none, which users' studies may have."""
+        for key in ("summary", "parameters", "left_out"):
+            if not isinstance(getattr(self, key), Mapping):
+                msg = f"the study {self.study} has the {key} {getattr(self, key)!r}; it should be a dict"
+                raise TypeError(msg)
         for row in self.rows:
             if not isinstance(row, ValidationRow):
                 msg = f"the study {self.study} has the row {row!r}; it should be a ValidationRow"

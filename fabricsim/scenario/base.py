@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pydantic import GetCoreSchemaHandler
 
@@ -24,6 +26,33 @@ class Spec(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
+        """Refuse a constant or a key that is of another type than in the class that has it first."""
+        super().__pydantic_init_subclass__(**kwargs)
+        for name in cls.__class_vars__:
+            found = getattr(cls, name)
+            first = next(vars(base)[name] for base in reversed(cls.__mro__) if name in vars(base))
+            if not isinstance(first, Mapping | NoneType) and not isinstance(found, type(first)):
+                msg = f"{cls.__name__}.{name} is {found!r}; it should be a {type(first).__name__}"
+                raise TypeError(msg)
+        for base in cls.__bases__:
+            for name, field in getattr(base, "model_fields", {}).items():
+                if not _types(cls.model_fields[name].annotation) <= _types(field.annotation):
+                    msg = (
+                        f"{cls.__name__}.{name} is of another type than {base.__name__}.{name}; call the key otherwise"
+                    )
+                    raise TypeError(msg)
+
+
+def _types(annotation: object) -> set[object]:
+    """List the types that an annotation allows, without their limits."""
+    if get_origin(annotation) is Annotated:
+        return _types(get_args(annotation)[0])
+    if get_origin(annotation) in {Union, UnionType, Literal}:
+        return {each for part in get_args(annotation) for each in _types(part)}
+    return {annotation}
 
 
 @dataclass(frozen=True)

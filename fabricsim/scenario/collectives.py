@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from fabricsim import units
-from fabricsim.extensions import Registry
+from fabricsim.extensions import Registry, require_functions
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate
 
@@ -54,6 +54,11 @@ class Algorithm:
     switches: Literal["none", "host", "network"] = "none"
     ahead: bool = False
     striped: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no template; that of `by_rank` has a function ``steps``."""
+        makes = {collective: getattr(make, "steps", make) for collective, make in self.of.items()}
+        require_functions(f"algorithm {self.name!r}", **makes)
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("collectives", "fabricsim.collectives", "ALGORITHM", Algorithm)

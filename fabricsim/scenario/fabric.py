@@ -81,16 +81,6 @@ class FabricSpec(Spec):
     local_repair: Duration = 1_000_000_000
     cables: dict[str, CableChange] = Field(default_factory=dict)
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
-        """Refuse what a class says about all of its fabrics if it is of another type than here."""
-        super().__pydantic_init_subclass__(**kwargs)
-        for name in FabricSpec.__class_vars__:
-            of, found = type(getattr(FabricSpec, name)), getattr(cls, name)
-            if not isinstance(found, of):
-                msg = f"{cls.__name__}.{name} is {found!r}; it should be a {of.__name__}"
-                raise TypeError(msg)
-
     def network(self, ends: Ends) -> Network:
         """Join hosts or NICs to switches, and these to each other.
 

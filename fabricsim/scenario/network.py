@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 REDUCER = "/reducer"
 """What the name of the adapter inside of a switch ends with, by which packets reach what adds them up."""
+
+END = re.compile(r"host\d+(?:/nic\d+)?", re.ASCII)
+"""Names of hosts and their NICs, which no switch may have."""
+
+MOST_CABLES = 2**21
+"""Cables of the largest fabric: each takes some 15 us and 1.5 kB to build, and so these half a minute and 3 GB."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,18 @@ class Cable(NamedTuple):
     times_rate: float = 1.0
 
 
+def _is_cable(given: object) -> bool:
+    """Whether it is a cable, and its rate, length and delay can be; there may be millions to look at."""
+    if not isinstance(given, Cable):
+        return False
+    rate = 1 if given.rate is None else given.rate
+    numbers = (rate, given.length, given.delay or 0, given.times_rate, given.cost, given.rank)
+    if not all(isinstance(each, int | float) for each in numbers):
+        return False
+    _, length, delay, times, *_ = numbers
+    return 0 < rate * times < math.inf and 0 <= length < math.inf and 0 <= delay < math.inf
+
+
 class CableBundle(NamedTuple):
     """Parallel cables between two nodes, which carry the same in both directions."""
 
@@ -100,12 +119,15 @@ class Network:
         Of switches that detours (Valiant) lead through: their group, such as that of a dragonfly.
     embedded
         Switches inside of hosts or their adapters, such as the routers of a torus.
+    cables
+        How many there are in `links`.
     """
 
     nodes: dict[str, int] = field(default_factory=dict)
     links: list[CableBundle] = field(default_factory=list)
     group: dict[str, int] = field(default_factory=dict)
     embedded: set[str] = field(default_factory=set)
+    cables: int = 0
 
     @classmethod
     def of(cls, ends: Ends) -> Network:
@@ -113,14 +135,51 @@ class Network:
         return cls({ends.name(number): number for number in range(ends.count)})
 
     def add(self, node: str, group: int | None = None) -> str:
-        """Enter a node if it is not there yet; returns its name."""
-        self.nodes.setdefault(node, len(self.nodes))
+        """Enter a node if it is not there yet; returns its name.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it has no name, or that of a host or NIC that is not there.
+        """
+        if node not in self.nodes:
+            self._require_switch(node)
+            self.nodes[node] = len(self.nodes)
         if group is not None:
             self.group[node] = group
         return node
 
+    def _require_switch(self, node: object) -> None:
+        if not isinstance(node, str) or not node:
+            msg = f"a node is called {node!r}; write its name as text, such as 'switch0'"
+            raise TypeError(msg)
+        if END.fullmatch(node):
+            ends = [name for name in self.nodes if END.fullmatch(name)]
+            there = f"there are {ends[0]} to {ends[-1]}" if ends else "begin with Network.of(ends)"
+            msg = f"{node!r} is not there: {there}; a switch is called otherwise"
+            raise ValueError(msg)
+
     def join(self, a: str, b: str, cable: Cable, times: int = 1) -> None:
-        """Join two nodes, which are entered if they are not there yet, by one or more cables."""
+        """Join two nodes, which are entered if they are not there yet, by one or more cables.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If these are no cables between two nodes, or there are more than `MOST_CABLES` with them.
+        """
+        if not _is_cable(cable):
+            msg = f"{a} and {b} are joined by {cable!r}; give a cable, such as self.down or Cable(12.5e9, length=3.0)"
+            raise TypeError(msg)
+        if not isinstance(times, int) or times < 1:
+            msg = f"{a} and {b} are joined by {times!r} cables; give a whole number, at least 1"
+            raise ValueError(msg)
+        if a == b:
+            msg = f"{a} is joined to itself; name two nodes"
+            raise ValueError(msg)
+        self.cables += times
+        if self.cables > MOST_CABLES:
+            msg = f"{a} and {b} are joined by cable {self.cables}, at most {MOST_CABLES} can be built; join fewer"
+            raise ValueError(msg)
         self.links.append(CableBundle(self.add(a), self.add(b), cable, times))
 
     def add_reducers(self, ends: Ends, rate: float) -> dict[str, str]:

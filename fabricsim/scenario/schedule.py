@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from fabricsim.extensions import Registry
+from fabricsim.extensions import Registry, require_functions
 
 Direction = Literal["forward", "backward", "weight"]
 Phase = Literal["warm-up", "steady", "cool-down"]
@@ -42,6 +42,10 @@ class Schedule:
     name: str
     steps: Callable[..., Sequence[Step]]
     interleaves: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse passes that no function gives."""
+        require_functions(f"schedule {self.name!r}", steps=self.steps)
 
 
 SCHEDULES: Registry[Schedule] = Registry("schedules", "fabricsim.workload.schedules", "SCHEDULE", Schedule)

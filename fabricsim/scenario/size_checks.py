@@ -5,22 +5,21 @@ Both are counted from the scenario alone, so that what would take minutes is ref
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
+from fabricsim.extensions import answer
+from fabricsim.scenario.network import MOST_CABLES, FabricSize
 from fabricsim.scenario.partial import Unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.scenario.network import FabricSize
     from fabricsim.scenario.parts import Parts
 
 MOST_GPUS = 2**20
 """GPUs of the largest cluster that is accepted; beyond it a slip of the pen is likelier than a wish."""
-
-MOST_CABLES = 2**21
-"""Cables of the largest fabric: each takes some 15 us and 1.5 kB to build, and so these half a minute and 3 GB."""
 
 MOST_PACKET_PORTS = 10_000
 """Ports of a switch in the packet engine.
@@ -53,7 +52,7 @@ def size_of(scenario: Parts) -> FabricSize:
 
     Raises Unsettled if only the network tells, as that of a file, whose cables are counted when it is read.
     """
-    size = scenario.fabric.size(scenario.ends)
+    size = answer(scenario.fabric.size, (FabricSize, NoneType), scenario.ends)
     if size is None:
         raise Unsettled
     return size

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
-from fabricsim.scenario.network import Ends
+from fabricsim.scenario.network import END, Ends
 from fabricsim.scenario.suggest import check_columns, show
 from fabricsim.topology.graph_file import form_of
 from fabricsim.units import DURATION, RATE, parse
@@ -29,7 +29,6 @@ MOST_CABLES = 500_000
 _COLUMNS = ("a", "b", "gbps", "delay_ns")
 _NODE_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _NODE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}", re.ASCII)
-_HOST = re.compile(r"host\d+(?:/nic\d+)?", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?", re.ASCII)
 
 
@@ -108,7 +107,7 @@ def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
     if is_number(text):
         number = int(text)
         return ends.name(number) if number < ends.count else f"switch{number}"
-    if _HOST.fullmatch(text):
+    if END.fullmatch(text):
         if ends.number(text) is None:
             what = f"{show(text)} is not there: the cluster has {ends.name(0)} to {ends.name(ends.count - 1)}"
             raise TraceError(path, f"{what}; rename it, or set cluster.hosts", line)
@@ -161,7 +160,7 @@ class _Cables:
         elif self.numbered != numbered:
             what = f"{show(text)} is a {'number' if numbered else 'name'}, the nodes before it are not"
             raise TraceError(self.path, f"{what}; give all nodes numbers, or all of them names", line)
-        self.nodes[text] = name, _HOST.fullmatch(name) is not None
+        self.nodes[text] = name, END.fullmatch(name) is not None
         return self.nodes[text]
 
     def _refuse_second(self, line: int, one: tuple[str, bool], other: tuple[str, bool]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim import extensions
 from fabricsim.errors import InputError
-from fabricsim.extensions import Registry
+from fabricsim.extensions import Registry, require_functions
 from fabricsim.scenario.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ class Form:
     read: Callable[..., Iterator[Recording | GroupList]]
     whole: bool = False
     per_host: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be called."""
+        require_functions(f"form {self.name!r}", recognises=self.recognises, read=self.read)
 
 
 FORMS: Registry[Form] = Registry("traces", "fabricsim.traces", "FORM", Form)

@@ -311,21 +311,32 @@ class RecordingBuilder:
         Raises
         ------
         TraceError
-            If it moves more than `MOST_SIZE`; or, with it or a later one, if a number has more than 64 bits, or a
-            node ends after the clock does.
+            If it communicates what no rank can; or, with it or a later one, if a number is none, less than it can be
+            or of more than 64 bits, or a node ends after the clock does.
         """
         number = self.names.setdefault(name, len(self.names))
         what = NONE
         if communication is not None:
+            if communication not in self.communications:
+                self._require_possible(communication)
             what = self.communications.setdefault(communication, len(self.communications))
-            if communication.size > MOST_SIZE:
-                msg = f"has a {communication.operation} of {communication.size} bytes; at most {MOST_SIZE} can be read"
-                raise TraceError(self.source, f"{msg}; copy the file again")
         self._nodes.append((kind, lane, number, what, sequence, start, duration, *work))
         if len(self._nodes) == _PACK:
             self._pack()
         self.count += 1
         return self.count - 1
+
+    def _require_possible(self, what: Communication) -> None:
+        if what.operation not in OPERATIONS:
+            msg = f"has a communication {what.operation!r}; there are {', '.join(OPERATIONS)}"
+            raise TraceError(self.source, msg)
+        for size in (what.size, what.share, *what.sent, *what.received):
+            if not isinstance(size, int) or not NONE <= size <= MOST_SIZE:
+                msg = f"has a {what.operation} of {size!r} bytes; a whole number of at most {MOST_SIZE} can be read"
+                raise TraceError(self.source, f"{msg}; copy the file again")
+        if not NONE <= what.group < len(self.groups):
+            msg = f"has a {what.operation} of group {what.group}, but there are {len(self.groups)} groups"
+            raise TraceError(self.source, f"{msg}; take what RecordingBuilder.group gives")
 
     def edge(self, before: int, after: int, *, on_start: bool = False) -> None:
         """Let `after` wait for `before`."""
@@ -334,11 +345,8 @@ class RecordingBuilder:
             self._pack()
 
     def _pack(self) -> None:
-        try:
-            nodes = np.array(self._nodes, NODE)
-        except OverflowError as error:
-            msg = "has an operation whose times or counts are numbers of more than 64 bits; copy the file again"
-            raise TraceError(self.source, msg) from error
+        self._require_numbers()
+        nodes = np.array(self._nodes, NODE)
         late = nodes["duration"] > CLOCK_END - np.maximum(nodes["start"], 0)
         if late.any():
             name = list(self.names)[nodes["name"][late][0]]
@@ -348,6 +356,18 @@ class RecordingBuilder:
         self._packed_edges.append(np.array(self._edges, EDGE))
         self._nodes.clear()
         self._edges.clear()
+
+    def _require_numbers(self) -> None:
+        """Refuse what NumPy would round or take from the end of a list."""
+        most = (len(KINDS) - 1, len(self.lanes) - 1, *(_HIGHEST,) * (len(_LEAST) - 2))
+        numbers = np.array(self._nodes)
+        if numbers.dtype.kind == "i" and ((numbers >= _LEAST) & (numbers <= most)).all():
+            return
+        for node in self._nodes:
+            for column, value, low, high in zip(NODE.names or (), node, _LEAST, most, strict=True):
+                if not isinstance(value, int | np.integer) or not low <= value <= high:
+                    msg = f"operation {list(self.names)[node[2]]!r} has the {column} {value!r}; it is a whole number "
+                    raise TraceError(self.source, f"{msg}from {low} to {high}; copy the file again")
 
     def build(self, rank: int, world: int = NONE, *, origin: int = 0, host: str = "", device: str = "") -> Recording:
         """Finish; parameters are as of `Recording`, errors as of `node`, and if a job has no ranks."""
@@ -378,3 +398,6 @@ MOST_SIZE = 2**53
 """Bytes of the largest communication."""
 _PACK = 2**16
 """Nodes or edges that a builder holds as Python integers."""
+_LEAST = (0, 0, 0, *(NONE,) * 6)
+_HIGHEST = 2**63 - 1
+"""Bounds of the columns of a node; kinds and lanes have fewer."""

@@ -18,7 +18,7 @@ import numpy as np
 from fabricsim.errors import InputError
 from fabricsim.extensions import is_ours
 from fabricsim.jit.compile import DISABLED, Kernel, inlined, kernel
-from fabricsim.jit.mistakes import compile_alone
+from fabricsim.jit.mistakes import compile_alone, require_own_columns
 from fabricsim.records.transport import FLOW, LAW, extended
 from fabricsim.scenario.balancing import RULES, LoadBalancing
 from fabricsim.scenario.congestion import LAWS, Law
@@ -103,7 +103,7 @@ class Dispatch:
     def check(self) -> None:
         """Compile each kernel of a user's law and rule alone: what is wrong with one is found early, and by its place.
 
-        Raises InputError if one cannot be compiled.
+        Raises InputError if one cannot be compiled, or sets what is not its own.
         """
         numbers = dict.fromkeys(("now", "packets", "marked", "rtt", "number", "wire", "place", "drain"), 0)
         given = {"flow": np.zeros(1, self.flow)[0], "law": np.zeros(1, self.law)[0], **numbers}
@@ -115,7 +115,9 @@ class Dispatch:
                 act = hook(choice, name)
                 unknown = name == "acknowledge" and getattr(choice, "telemetry", False)  # the type of telemetry
                 if act is not None and not DISABLED and not unknown:
-                    compile_alone(act, [given[each] for each in arguments.split(", ")], f"{name}({arguments})")
+                    told = [given[each] for each in arguments.split(", ")]
+                    compile_alone(act, told, f"{name}({arguments})", answers=name in _OF_RULES)
+            require_own_columns(sys.modules[choice.__module__], _settable(choice))  # those that are there at all
 
     def note(self, rows: np.ndarray) -> None:
         """Fill in what records of transports say of law and rule beside their numbers."""
@@ -161,6 +163,14 @@ def _numbers(choice: Choice, kind: str) -> Mapping[str, type]:
         return declared
     msg = f'{file_of(choice)}: {kind} of {choice.__name__} is {declared}; write types by name: {{"cut_at": np.int64}}'
     raise InputError(msg)
+
+
+def _settable(choice: Choice) -> dict[str, str]:
+    """Return the columns of a flow that kernels of a law or rule may set, and the only value of one that has one."""
+    own = dict.fromkeys(choice.state, "")
+    if issubclass(choice, LoadBalancing):
+        return own
+    return {"window": "", "threshold": "", "rate": "np.inf" if choice.window_only else "", **own}
 
 
 def file_of(choice: Choice) -> str:

@@ -24,6 +24,7 @@ from fabricsim.workload.roofline import operations_time
 from fabricsim.workload.shapes import embedding_stages
 from fabricsim.workload.stages import plan_stages
 from fabricsim.workload.tape import gradient_bytes
+from fabricsim.workload.waiting import require_end
 from fabricsim.workload.work import Exchange
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class JobPlan:
     `gpu`: the GPU type that all its ranks have.
     `links`: what its collectives run over, as of `fabricsim.workload.links.Beside`.
     Raises ScenarioError if the job does not fit together (one in a `Scenario` does): all mistakes at once; InputError
-        if its times or sizes are out of all proportion.
+        if its times or sizes are out of all proportion; SimulationError if a user's schedule does not come to an end.
     """
 
     def __init__(self, job: Job, gpu: Gpu, links: Links | None = None) -> None:
@@ -76,6 +77,9 @@ class JobPlan:
         self.placement = Placement(job.parallelism, () if links is None or links.inside is None else links.hosts)
         self.stages = plan_stages(job, gpu, held_by_receives(job, self.placement))
         self.micro_batches = micro_batches(job)
+        degrees = job.parallelism
+        sizes = degrees.pipeline, self.micro_batches, degrees.virtual_stages
+        require_end(job.schedule, *sizes, overlap=job.pipeline_overlap)
         self._refuse_what_no_engine_holds()
 
     def _refuse_what_no_engine_holds(self) -> None:

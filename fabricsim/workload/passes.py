@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
+from itertools import islice
 
 from fabricsim.errors import SimulationError
-from fabricsim.extensions import answers
+from fabricsim.extensions import answers, place_of
 from fabricsim.scenario.schedule import SCHEDULES, Schedule, Step
 
 _WAYS = {"forward": (), "backward": ("forward",), "weight": ("forward", "backward")}
@@ -32,9 +33,16 @@ def ordered(name: str, stage: int, stages: int, micro_batches: int, chunks: int 
 @lru_cache(maxsize=64)
 def _ordered(schedule: Schedule, stage: int, stages: int, micro_batches: int, chunks: int) -> tuple[Step, ...]:
     sizes = (stage, stages, micro_batches, *((chunks,) if schedule.interleaves else ()))
-    steps = tuple(answers(schedule.steps, Step, *sizes))
-    _check(steps, schedule.name, sizes, {(batch, chunk) for batch in range(micro_batches) for chunk in range(chunks)})
+    wanted = {(batch, chunk) for batch in range(micro_batches) for chunk in range(chunks)}
+    # One more than can be right: a function that never ends repeats itself by then.
+    steps = tuple(islice(answers(schedule.steps, Step, *sizes), len(_WAYS) * len(wanted) + 1))
+    _check(steps, f"{place_of(schedule.steps)}schedule {schedule.name}{sizes}", wanted)
     return steps
+
+
+def named(step: Step) -> str:
+    """Name a pass in messages."""
+    return f"{step.direction} pass of micro-batch {step.micro_batch}, chunk {step.chunk}"
 
 
 def _problem(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -> str:
@@ -50,22 +58,26 @@ def _problem(schedule: Schedule, stages: int, micro_batches: int, chunks: int) -
     return ""
 
 
-def _check(steps: tuple[Step, ...], name: str, sizes: tuple[int, ...], wanted: set[tuple[int, int]]) -> None:
+def _check(steps: tuple[Step, ...], title: str, wanted: set[tuple[int, int]]) -> None:
     split = has_weight_passes(steps)
     done: set[tuple[str, int, int]] = set()
-    for way, batch, chunk, _ in steps:
-        if way not in _WAYS:
-            msg = f"schedule {name}{sizes}: has a {way!r} pass; a pass is {', '.join(_WAYS)}"
+    for step in steps:
+        way, batch, chunk, _ = step
+        if way not in (*_WAYS,):
+            msg = f"{title}: has a {way!r} pass; a pass is {', '.join(_WAYS)}"
+            raise SimulationError(msg)
+        if not isinstance(batch, int) or not isinstance(chunk, int):
+            msg = f"{title}: has a {way} pass of micro-batch {batch!r}, chunk {chunk!r}; write whole numbers"
             raise SimulationError(msg)
         early = [before for before in _WAYS[way] if (before, batch, chunk) not in done]
         if early or (way, batch, chunk) in done or (batch, chunk) not in wanted:
             what = f"before its {early[0]} pass" if early else "twice, or there is no such micro-batch"
-            msg = f"schedule {name}{sizes}: the {way} pass of micro-batch {batch}, chunk {chunk}, comes {what}"
+            msg = f"{title}: the {named(step)}, comes {what}"
             raise SimulationError(msg)
         done.add((way, batch, chunk))
     if len(done) != len(wanted) * (2 + split):
         count = dict(Counter(step.direction for step in steps))
-        msg = f"schedule {name}{sizes}: has {count} passes, but each kind takes {len(wanted)}"
+        msg = f"{title}: has {count} passes, but each kind takes {len(wanted)}"
         raise SimulationError(msg)
 
 

@@ -103,7 +103,9 @@ def test_an_algorithm_of_ones_own_runs_as_that_of_the_project(mine: Callable[[St
         (endless, "more than 1000 steps"),
         (lambda rank, _: [send(rank, 0)], "peer must be another rank from 0 to 3"),
         (lambda rank, ranks: [send((rank + 1) % ranks, 3, 2)], "there are shards 0 to 3"),
-        (lambda _rank, _ranks: ["send"], "yield send"),
+        (lambda rank, ranks: [send((rank + 1) % ranks, "a")], r"send\(1, 'a', 1\): peer and shards are whole numbers"),
+        (lambda rank, ranks: [send(float((rank + 1) % ranks), 0)], r"send\(1\.0, 0, 1\): peer and shards are whole"),
+        (lambda _rank, _ranks: ["send"], r"test_custom\.py:\d+: algorithm 'mine' .* yield send"),
     ],
 )
 def test_a_wrong_algorithm_is_refused(
@@ -120,6 +122,35 @@ def test_names_are_taken_once() -> None:
         register("all_reduce", "tree", ring)
     with pytest.raises(InputError, match="no collective"):
         register("reduce_all", "mine", ring)
+
+
+@pytest.mark.parametrize(
+    ("name", "algorithm", "shards", "said"),
+    [
+        ("", ring, None, "all_reduce: an algorithm is called ''; give it a name without blanks"),
+        ("a b", ring, None, "an algorithm is called 'a b'; give it a name"),
+        (5, ring, None, "an algorithm is called 5; give it a name"),
+        ("mine", 5, None, "by_rank: steps is 5; give a function"),
+        ("mine", ring, "x", "by_rank: shards is 'x'; give a function"),
+        ("mine", ring, 1.5, r"by_rank: shards is 1\.5; give a function"),
+    ],
+)
+def test_what_no_algorithm_can_be_is_refused_when_it_is_registered(
+    name: Any,  # noqa: ANN401  what is wrong
+    algorithm: Any,  # noqa: ANN401  as above
+    shards: Any,  # noqa: ANN401  as above
+    said: str,
+) -> None:
+    with pytest.raises(InputError, match=said):
+        register("all_reduce", name, algorithm, shards=shards)
+
+
+def test_a_buffer_is_cut_into_so_many_shards_at_most() -> None:
+    for shards in (0, 10**9):
+        with pytest.raises(
+            WrongAlgorithmError, match=f"cuts the buffer into {shards} shards; at least 1, at most 1000000"
+        ):
+            custom.by_rank(ring, shards=shards).template("all_reduce", "mine", 2)
 
 
 @pytest.mark.parametrize("collective", ["all_reduce", "reduce_scatter", "all_gather", "reduce", "broadcast"])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from fabricsim.errors import InputError
 from fabricsim.report.validation import to_text
-from fabricsim.results.validation import Validation
+from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.studies.frame.study import Published, Study, by_row
 
 
@@ -81,6 +82,19 @@ def test_series_in_a_table_of_cases_are_counted() -> None:
 def test_rows_that_are_none_are_refused_where_they_are_given() -> None:
     with pytest.raises(TypeError, match=r"the study mine has the row \('a', 1\); it should be a ValidationRow"):
         Validation("mine", [("a", 1)])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("key", ["summary", "parameters", "left_out"])
+def test_tables_of_a_study_are_tables(key: str) -> None:
+    with pytest.raises(TypeError, match=f"the study mine has the {key} 5; it should be a dict"):
+        Validation("mine", [], **{key: 5})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["quantity", "unit", "source", "certainty"])
+def test_names_in_a_row_are_text(key: str) -> None:
+    names: dict[str, Any] = {"quantity": "a", "unit": "s", "source": "log", "certainty": "captured", key: 5}
+    with pytest.raises(TypeError, match=f": {key} is 5; it should be a text"):
+        ValidationRow(measured=1.0, predicted=1.0, **names)
 
 
 def test_groups_come_in_the_order_that_the_study_gives() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fabricsim.errors import TraceError
@@ -17,26 +19,56 @@ def builder() -> RecordingBuilder:
 
 
 @pytest.mark.parametrize(
-    ("start", "duration", "says"),
-    [
-        (0, 2**63, "file: has an operation whose times or counts are numbers of more than 64 bits"),
-        (CLOCK_END, 1, "file: operation 'gemm' ends after the 92 days"),
-        (2**62, 2**62, "file: operation 'gemm' ends after the 92 days"),
-    ],
+    ("start", "duration"),
+    [(CLOCK_END, 1), (2**62, 2**62)],
 )
-def test_times_end_with_the_clock(start: int, duration: int, says: str) -> None:
+def test_times_end_with_the_clock(start: int, duration: int) -> None:
     made = builder()
     made.node(COMPUTE, 0, "first", start=0, duration=1)
     made.node(COMPUTE, 0, "gemm", start=start, duration=duration)
-    with pytest.raises(TraceError, match=says):
+    with pytest.raises(TraceError, match="file: operation 'gemm' ends after the 92 days"):
         made.build(0)
 
 
-def test_a_communication_has_a_size_that_can_be() -> None:
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"duration": 2**63}, "the duration 9223372036854775808; it is a whole number from -1 to 9223372036854775807"),
+        ({"duration": -5}, "the duration -5; it is a whole number from -1"),
+        ({"duration": 1.5}, r"the duration 1\.5; it is a whole number"),
+        ({"duration": "1"}, "the duration '1'; it is a whole number"),
+        ({"start": -5}, "the start -5;"),
+        ({"lane": 1}, "the lane 1; it is a whole number from 0 to 0"),
+        ({"lane": -1}, "the lane -1;"),
+        ({"kind": 6}, "the kind 6; it is a whole number from 0 to 5"),
+        ({"work": (-2, 0)}, "the flops -2;"),
+    ],
+)
+def test_numbers_of_an_operation_are_some_that_can_be(changed: dict[str, Any], says: str) -> None:
     made = builder()
+    made.node(COMPUTE, 0, "first", start=0, duration=1)
+    made.node(**{"kind": COMPUTE, "lane": 0, "name": "gemm", **changed})
+    with pytest.raises(TraceError, match=f"file: operation 'gemm' has {says}"):
+        made.build(0)
+
+
+@pytest.mark.parametrize(
+    ("communication", "says"),
+    [
+        (Communication("send", size=MOST_SIZE + 1), "has a send of 9007199254740993 bytes"),
+        (Communication("send", size=-1000), "has a send of -1000 bytes; a whole number of at most"),
+        (Communication("send", size=0.5), r"has a send of 0\.5 bytes"),  # type: ignore[arg-type]
+        (Communication("all_to_all", 0, 8, sent=(4, -4)), "has a all_to_all of -4 bytes"),
+        (Communication("all_reduce", 5, 8), "has a all_reduce of group 5, but there are 1 groups"),
+        (Communication("allreduce", 0, 8), "has a communication 'allreduce'; there are all_reduce, reduce_scatter"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_communication_is_one_that_can_be(communication: Communication, says: str) -> None:
+    made = builder()
+    made.group("all", "", (0, 1), 2)
     made.node(COMMUNICATION, 0, "sum", communication=Communication("all_reduce", size=MOST_SIZE))
-    with pytest.raises(TraceError, match="has a send of 9007199254740993 bytes"):
-        made.node(COMMUNICATION, 0, "sum", communication=Communication("send", size=MOST_SIZE + 1))
+    with pytest.raises(TraceError, match=f"file: {says}"):
+        made.node(COMMUNICATION, 0, "sum", communication=communication)
 
 
 def test_an_error_is_one_line_of_text() -> None:

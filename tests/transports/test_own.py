@@ -19,7 +19,7 @@ from fabricsim.jit.compile import DISABLED
 from fabricsim.run.traffic import request
 from fabricsim.scenario.balancing import RULES
 from fabricsim.scenario.congestion import LAWS
-from fabricsim.transports.dispatch import Dispatch
+from fabricsim.transports.dispatch import Dispatch, dispatch
 from tests.reference import packet_cases, packet_runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,6 +126,11 @@ def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
         ),
         ("LAW = Aimd", "", r"aimd\.py: LAW is missing"),
         ("LAW = Aimd", "LAW = 3", r"aimd\.py: LAW is 3; it should be a"),
+        (
+            "ecn = True",
+            'ecn = "yes"',
+            r"aimd\.py:9: cannot be imported: TypeError: Aimd\.ecn is 'yes'; it should be a bool",
+        ),
         ("step: Packets", 'step: "Pakets"', r"aimd\.py:17: Aimd has an annotation .* name 'Pakets' is not defined$"),
         ("step: Packets", "step: Pakets", r"aimd\.py:17: cannot be imported: NameError: name 'Pakets' is not defined$"),
     ],
@@ -167,6 +172,18 @@ def test_a_rule_without_kernels_is_refused(files: Path) -> None:
             "def _cut",
             r"aimd\.py:\d+: kernel acknowledge cannot .*: _cut is called and is no kernel",
         ),
+        (
+            "flow.cut_at = now",
+            "flow.in_flight = 0",
+            r"aimd\.py:LINE: kernel _cut sets 'in_flight', which is not its own",
+        ),
+        ("flow.cut_at = now", "flow['posted'] += 1", r"aimd\.py:LINE: kernel _cut sets 'posted', which is not its own"),
+        ("flow.cut_at = now", "law.factor = 0.25", r"aimd\.py:LINE: kernel _cut sets 'factor', which is not its own"),
+        (
+            "flow.cut_at = now",
+            "flow.rate = 5.0",
+            r"aimd\.py:LINE: .*; it may set window, threshold, rate = np\.inf, cut_at;",
+        ),
         ("@kernel\ndef time_out", "def time_out", r"aimd\.py:\d+: time_out is no kernel; write @kernel above it"),
         (
             "lose(flow, law, now)",
@@ -186,6 +203,29 @@ def test_a_kernel_that_does_not_compile_is_one_error(files: Path, before: str, a
         Fabric(simpy.Environment(), load("ideal-16", ["engine=packet", *_settings(files)]).scenario)
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("np.int64(2**60)", "None", "weigh can give None; return a whole number"),
+        ("return drain", "pass  #", "weigh can give None; return"),
+        ("np.int64(2**60)", "2.0**60", "weigh gives float64; return"),
+        ("weigh(law, place, drain)", "renew(flow, law, now)", "renew can give None; return"),
+    ],
+)
+@pytest.mark.skipif(DISABLED, reason="kernels are not compiled")
+def test_a_rule_answers_with_a_whole_number(files: Path, before: str, after: str, problem: str) -> None:
+    text = (files / "two.py").read_text("utf-8")
+    assert before in text
+    changed = text.replace(before, after)
+    if "renew" in after:
+        changed = f"{changed[: changed.index('    return drain')]}    pass\n"
+    (files / "two.py").write_text(changed, encoding="utf-8")
+    line = text[: text.index("def weigh")].count("\n")
+
+    with pytest.raises(InputError, match=rf"two\.py:{line}: kernel {problem}"):
+        dispatch(load("ideal-16", ["engine=packet", *_settings(files)]).scenario.transport)
 
 
 @pytest.mark.parametrize(("name", "attribute", "registry"), [("aimd", "LAW", LAWS), ("two", "BALANCING", RULES)])

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -11,6 +14,7 @@ from fabricsim.scenario.schedule import SCHEDULES, Schedule, Step
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.passes import in_flight, ordered
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
+from fabricsim.workload.waiting import require_end
 from tests.reference.jobs import replay
 
 NAMES = sorted(SCHEDULES.own)
@@ -189,14 +193,72 @@ FORWARD, BACK, WEIGHT = Step("forward", 0), Step("backward", 0), Step("weight", 
         ([FORWARD, FORWARD], "the forward pass of micro-batch 0, chunk 0, comes twice"),
         ([FORWARD, BACK, Step("forward", 1)], "there is no such micro-batch"),
         ([FORWARD], "has {'forward': 1} passes, but each kind takes 1"),
+        ((Step("forward", batch) for batch in count()), "micro-batch 1, chunk 0, comes twice, or there is no such"),
+        ([Step("forward", 0.0)], "has a forward pass of micro-batch 0.0, chunk 0; write whole numbers"),
+        ([Step("forward", [0])], "has a forward pass of micro-batch [0], chunk 0; write whole numbers"),
+        ([Step([], 0)], "has a [] pass; a pass is forward, backward, weight"),
     ],
 )
 def test_a_schedule_that_leaves_something_out_is_refused(
-    monkeypatch: pytest.MonkeyPatch, steps: list[Step], said: str
+    monkeypatch: pytest.MonkeyPatch, steps: Iterable[Step], said: str
 ) -> None:
     monkeypatch.setitem(SCHEDULES.own, "mine", Schedule("mine", lambda *_: steps))
-    with pytest.raises(SimulationError, match=re.escape(said)):
+    with pytest.raises(
+        SimulationError, match=rf"test_schedules\.py:\d+: schedule mine\(0, 1, 1\): .*{re.escape(said)}"
+    ):
         ordered("mine", 0, 1, 1)
+
+
+def _turns(stage: int, stages: int, micro_batches: int) -> list[Step]:
+    """All forward passes first, but for stage 1, which takes turns."""
+    del stages
+    turns = [Step(way, batch) for batch in range(micro_batches) for way in ("forward", "backward")]
+    return turns if stage == 1 else sorted(turns, key=lambda step: step.direction, reverse=True)
+
+
+def _reversed(stage: int, stages: int, micro_batches: int) -> list[Step]:
+    """The last stage begins with the last micro-batch, whose message comes last."""
+    batches = range(micro_batches)[:: -1 if stage == stages - 1 else 1]
+    return [Step(way, batch) for way in ("forward", "backward") for batch in batches]
+
+
+def _1f1b_one_by_one(stage: int, stages: int, micro_batches: int) -> list[Step]:
+    """1F1B that sends before it receives, on both sides, unless messages go beside passes."""
+    return [step._replace(phase="cool-down") for step in ordered("1f1b", stage, stages, micro_batches)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "overlap", "said"),
+    [
+        (_turns, True, "stage 1 comes no further than the backward pass of micro-batch 0, chunk 0, stage 2"),
+        (_reversed, True, "stage 2 comes no further than the forward pass of micro-batch 3, chunk 0"),
+        (_1f1b_one_by_one, False, "stage 0 comes no further than the backward pass of micro-batch 0, chunk 0"),
+    ],
+)
+def test_stages_that_wait_for_each_other_for_ever_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    steps: Callable[..., list[Step]],
+    overlap: bool,  # noqa: FBT001  pytest's
+    said: str,
+) -> None:
+    monkeypatch.setitem(SCHEDULES.own, "mine", Schedule("mine", steps))
+    with pytest.raises(SimulationError, match=rf"test_schedules\.py:\d+: schedule mine of 3 stages and 4 mic.*{said}"):
+        require_end("mine", 3, 4, 1, overlap=overlap)
+
+
+@given(pipeline=pipelines(), overlap=st.booleans())
+def test_stages_of_schedules_that_end_are_not_said_to_wait(pipeline: tuple[str, int, int, int], overlap: bool) -> None:  # noqa: FBT001  hypothesis'
+    name, p, m, v = pipeline
+    own = SCHEDULES.own[name]
+
+    def steps(*sizes: int) -> Sequence[Step]:
+        return own.steps(*sizes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(SCHEDULES.own, "mine", replace(own, steps=steps))
+        require_end("mine", p, m, v, overlap=overlap)
+        patch.setitem(SCHEDULES.own, "mine", Schedule("mine", _1f1b_one_by_one))
+        require_end("mine", p, m, 1, overlap=True)
 
 
 def test_1f1b_of_four_stages_and_four_micro_batches() -> None:

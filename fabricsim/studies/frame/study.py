@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim import extensions, measured
 from fabricsim.errors import InputError
-from fabricsim.extensions import Registry
+from fabricsim.extensions import Registry, require_functions
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.model_error import interval, model_spread
 from fabricsim.scenario.suggest import did_you_mean
@@ -68,6 +68,11 @@ class Study:
     engine: str | None = "flow"
     others: tuple[Study, ...] = ()
     uncertain: Callable[[int, Progress], Validation] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be called."""
+        uncertain = {} if self.uncertain is None else {"uncertain": self.uncertain}
+        require_functions(f"study {self.name!r}", compare=self.compare, pictures=self.pictures, **uncertain)
 
     def validate(self, progress: Progress = silent, uncertainty: int = 0) -> Validation:
         """Run the study.
@@ -181,6 +186,7 @@ def by_row(  # noqa: PLR0913  what a study declares, by name
     first
         Groups that come first in the summary, others by their place in `Published.groups`; ``"all"`` has all rows.
     """
+    require_functions(f"study {name!r}", rows=rows, statistics=statistics, parameters=parameters or dict)
 
     def compare(progress: Progress) -> Validation:
         return uncertain(0, progress)
