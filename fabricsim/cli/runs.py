@@ -101,7 +101,7 @@ def rerun(  # noqa: PLR0913  one parameter per option
     from fabricsim.results.traffic import TrafficRecord  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import reload  # noqa: PLC0415  as above
 
-    common.check_output_file(output, result)
+    common.check_output_file(output)  # onto itself it writes the same bytes
     watch = common.watched(tap, pcap, output)
     earlier = read_any(result)
     extensions.supply(earlier.resolved.get("extensions", {}), extension or ())

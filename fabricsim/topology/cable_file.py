@@ -96,7 +96,7 @@ def is_number(node: str) -> bool:
 
 def is_node(text: str) -> bool:
     """Whether a file can name a node so: by a number, as a host or NIC, or by a switch's name."""
-    return any(form.fullmatch(text) is not None for form in (_NODE_NUMBER, _HOST, _NODE_NAME))
+    return any(form.fullmatch(text) is not None for form in (_NODE_NUMBER, END, _NODE_NAME))
 
 
 def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
