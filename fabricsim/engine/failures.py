@@ -38,6 +38,10 @@ _LEAST_ARRIVING = 0.5
 """Share of full packets that bit errors have to leave on each link: over six links one in 64 arrives then."""
 _BITS = 8
 _MOST_NAMED = 3
+_OF_BIT_ERRORS = (
+    "bit errors (fabric.failures) take the share of packets that they lose from the rate of a link, and no time to "
+    'recover: engine = "packet" has both'
+)
 MOST_AGAIN = 100_000
 """How often failures come again in a run, all together: each takes some 0.2 ms and 2 kB."""
 
@@ -84,6 +88,7 @@ class Failures:
         self._ends: Counter[int] = Counter()  # of failures of a wire that are known to end
         self._sources: dict[int, Iterator[list[FabricEvent]]] = {}
         self._again = 0
+        self._lossy = scenario.engine == "flow" and any(each.bit_error_rate for each in scenario.fabric.failures)
         self.since: dict[int, int] = {}
         self.withdrawn: frozenset[int] = frozenset()
         self.gone: dict[int, str] = {}
@@ -253,8 +258,11 @@ class Failures:
             for place in self._open.pop(wire, ()):
                 self.outages[place] = self.outages[place]._replace(end=now)
 
-    def note(self) -> str:
-        """Say what a run waited for after something failed; nothing if nothing was sent over it."""
+    def notes(self) -> list[str]:
+        """Say what a run waited for after something failed, if something was sent over it, and what it leaves out."""
+        return [said for said in (self._waits(), _OF_BIT_ERRORS if self._lossy else "") if said]
+
+    def _waits(self) -> str:
         hit = [each for each in self.outages if each.routes and each.end > each.begin]
         if not hit:
             return ""

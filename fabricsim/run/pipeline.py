@@ -376,7 +376,7 @@ def _run(
         iteration=replayed.end - replayed.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
-        notes=(*notes, *(said for said in (idle, fabric.failures.note()) if said)),
+        notes=(*notes, *([idle] if idle else ()), *fabric.failures.notes()),
         jobs=records if ready.named else (),
     )
     large = sum(getattr(table, "nbytes", 0) for table in vars(fabric.world).values()) > _LARGE

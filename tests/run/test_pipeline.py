@@ -245,3 +245,10 @@ def test_tables_of_a_large_run_are_let_go_of_at_once(monkeypatch: pytest.MonkeyP
         gc.enable()
 
     assert [fabric() for fabric in made] == [None]
+
+
+@pytest.mark.parametrize(("engine", "told"), [("flow", True), ("packet", False)])
+def test_a_run_tells_what_bit_errors_do_not_cost_in_its_engine(engine: str, told: bool) -> None:  # noqa: FBT001  a case
+    lossy = 'fabric.failures=[{ link = "host0-switch0", bit_error_rate = 1e-9 }]'
+    notes = simulate(load("gpt2-medium-dp", [lossy, f"engine={engine}", "job.model.layers=1"])).notes
+    assert any("no time to recover" in note for note in notes) == told
