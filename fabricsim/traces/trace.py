@@ -16,6 +16,8 @@ from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.rank_groups import MOST_LISTED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 Operation = Literal[
@@ -315,11 +317,10 @@ class RecordingBuilder:
             or of more than 64 bits, or a node ends after the clock does.
         """
         number = self.names.setdefault(name, len(self.names))
-        what = NONE
-        if communication is not None:
-            if communication not in self.communications:
-                self._require_possible(communication)
-            what = self.communications.setdefault(communication, len(self.communications))
+        what = NONE if communication is None else self.communications.get(communication, len(self.communications))
+        if communication is not None and what == len(self.communications):
+            self._require_possible(communication)
+            self.communications[communication] = what
         self._nodes.append((kind, lane, number, what, sequence, start, duration, *work))
         if len(self._nodes) == _PACK:
             self._pack()
@@ -345,8 +346,7 @@ class RecordingBuilder:
             self._pack()
 
     def _pack(self) -> None:
-        self._require_numbers()
-        nodes = np.array(self._nodes, NODE)
+        nodes = self._numbered()
         late = nodes["duration"] > CLOCK_END - np.maximum(nodes["start"], 0)
         if late.any():
             name = list(self.names)[nodes["name"][late][0]]
@@ -357,17 +357,28 @@ class RecordingBuilder:
         self._nodes.clear()
         self._edges.clear()
 
-    def _require_numbers(self) -> None:
-        """Refuse what NumPy would round or take from the end of a list."""
-        most = (len(KINDS) - 1, len(self.lanes) - 1, *(_HIGHEST,) * (len(_LEAST) - 2))
-        numbers = np.array(self._nodes)
-        if numbers.dtype.kind == "i" and ((numbers >= _LEAST) & (numbers <= most)).all():
-            return
-        for node in self._nodes:
-            for column, value, low, high in zip(NODE.names or (), node, _LEAST, most, strict=True):
-                if not isinstance(value, int | np.integer) or not low <= value <= high:
-                    msg = f"operation {list(self.names)[node[2]]!r} has the {column} {value!r}; it is a whole number "
-                    raise TraceError(self.source, f"{msg}from {low} to {high}; copy the file again")
+    def _numbered(self) -> NDArray[np.void]:
+        """Pack nodes; refuse what NumPy would round, or take from the end of a list."""
+        nodes = np.empty(len(self._nodes), NODE)
+        if not self._nodes:
+            return nodes
+        most = np.array((len(KINDS) - 1, len(self.lanes) - 1, *(_HIGHEST,) * (len(_LEAST) - 2)))
+        numbers = np.array(self._nodes)  # of floats or objects, unless all are whole and have 64 bits
+        if numbers.dtype.kind != "i" or not ((numbers >= _LEAST) & (numbers <= most)).all():
+            raise self._wrong_number(most.tolist())
+        for column, name in enumerate(NODE.names or ()):
+            nodes[name] = numbers[:, column]
+        return nodes
+
+    def _wrong_number(self, most: Sequence[int]) -> TraceError:
+        name, column, value, low, high = next(
+            (node[2], column, value, low, high)
+            for node in self._nodes
+            for column, value, low, high in zip(NODE.names or (), node, _LEAST.tolist(), most, strict=True)
+            if not isinstance(value, int | np.integer) or not low <= value <= high
+        )
+        msg = f"operation {list(self.names)[name]!r} has the {column} {value!r}; it is a whole number "
+        return TraceError(self.source, f"{msg}from {low} to {high}; copy the file again")
 
     def build(self, rank: int, world: int = NONE, *, origin: int = 0, host: str = "", device: str = "") -> Recording:
         """Finish; parameters are as of `Recording`, errors as of `node`, and if a job has no ranks."""
@@ -398,6 +409,6 @@ MOST_SIZE = 2**53
 """Bytes of the largest communication."""
 _PACK = 2**16
 """Nodes or edges that a builder holds as Python integers."""
-_LEAST = (0, 0, 0, *(NONE,) * 6)
+_LEAST = np.array((0, 0, 0, *(NONE,) * 6))
 _HIGHEST = 2**63 - 1
 """Bounds of the columns of a node; kinds and lanes have fewer."""
