@@ -74,7 +74,7 @@ def fat_tree(ideal_scenario: Callable[..., Any]) -> Scenario:
     return made
 
 
-@pytest.mark.parametrize("count", [1000, 10_000])
+@pytest.mark.parametrize("count", [10_000])  # a thousand lie in a cache that the core's other thread shares
 def test_solver(fat_tree: Scenario, measured: Callable[..., Any], filling: ModuleType, count: int) -> None:
     """All rates of random flows, set-up aside."""
     env, generator = simpy.Environment(), np.random.default_rng(1)

@@ -128,6 +128,7 @@ class Network:
     group: dict[str, int] = field(default_factory=dict)
     embedded: set[str] = field(default_factory=set)
     cables: int = 0
+    _usual: Cable | None = None  # one of millions alike is looked at once
 
     @classmethod
     def of(cls, ends: Ends) -> Network:
@@ -167,7 +168,7 @@ class Network:
         TypeError, ValueError
             If these are no cables between two nodes, or there are more than `MOST_CABLES` with them.
         """
-        if not _is_cable(cable):
+        if cable is not self._usual and not _is_cable(cable):
             msg = f"{a} and {b} are joined by {cable!r}; give a cable, such as self.down or Cable(12.5e9, length=3.0)"
             raise TypeError(msg)
         if not isinstance(times, int) or times < 1:
@@ -176,6 +177,7 @@ class Network:
         if a == b:
             msg = f"{a} is joined to itself; name two nodes"
             raise ValueError(msg)
+        self._usual = cable
         self.cables += times
         if self.cables > MOST_CABLES:
             msg = f"{a} and {b} are joined by cable {self.cables}, at most {MOST_CABLES} can be built; join fewer"

@@ -362,7 +362,8 @@ class RecordingBuilder:
         nodes = np.empty(len(self._nodes), NODE)
         if not self._nodes:
             return nodes
-        most = np.array((len(KINDS) - 1, len(self.lanes) - 1, *(_HIGHEST,) * (len(_LEAST) - 2)))
+        most = _MOST.copy()
+        most[1] = len(self.lanes) - 1
         numbers = np.array(self._nodes)  # of floats or objects, unless all are whole and have 64 bits
         if numbers.dtype.kind != "i" or not ((numbers >= _LEAST) & (numbers <= most)).all():
             raise self._wrong_number(most.tolist())
@@ -410,5 +411,5 @@ MOST_SIZE = 2**53
 _PACK = 2**16
 """Nodes or edges that a builder holds as Python integers."""
 _LEAST = np.array((0, 0, 0, *(NONE,) * 6))
-_HIGHEST = 2**63 - 1
-"""Bounds of the columns of a node; kinds and lanes have fewer."""
+_MOST = np.array((len(KINDS) - 1, *(2**63 - 1,) * 8))
+"""Bounds of the columns of a node; there are fewer lanes."""
