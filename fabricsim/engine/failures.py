@@ -137,16 +137,20 @@ class Failures:
         self.intact = False
         heapq.heappush(self._heap, (event.time, next(self._order), event))
 
-    def _draw_from(self, source: Iterator[list[FabricEvent]]) -> None:
-        """Post the events of a source's next failure; what follows that is asked for when the last of them is over."""
+    def _draw_from(self, source: Iterator[list[FabricEvent]]) -> bool:
+        """Post the events of a source's next failure; what follows that is asked for when the last of them is over.
+
+        Returns: whether there is one.
+        """
         events = next(source, None)
         if events is None:
-            return
+            return False
         for event in events:
             self.post(event)
         if events[-1].what == "up":
             self._ends.update(events[-1].target.wires)
         self._sources[id(events[-1])] = source
+        return True
 
     def act(self, now: int) -> None:
         """Do what is due up to `now`, ps."""
@@ -162,8 +166,8 @@ class Failures:
             if source is not None:
                 if event.what == "up":
                     self._ends.subtract(event.target.wires)
-                self._count_again(event)
-                self._draw_from(source)
+                if self._draw_from(source):
+                    self._count_again(event)
         self.intact = not (self._heap or self.since or self.gone)
 
     def _count_again(self, over: FabricEvent) -> None:

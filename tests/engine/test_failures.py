@@ -250,3 +250,13 @@ def test_failures_that_come_again_without_end_are_refused(
 
     with pytest.raises(SimulationError, match=r"came again 100 times within .* that of host0-switch0 last"):
         env.run(fabric.send(0, 1, SIZE))
+
+
+def test_failures_that_end_and_stay_away_do_not_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "MOST_AGAIN", 0)
+    env = simpy.Environment()
+    settings = ["fabric.failures=[{ link = 'host*', until = '1us' }]"]
+    fabric = Fabric(env, load("ideal-16", settings).scenario)
+
+    assert env.run(fabric.send(0, 1, SIZE)) > 0
+    assert len(fabric.failures.outages) == 2 * 16
