@@ -364,22 +364,20 @@ class RecordingBuilder:
             return nodes
         most = _MOST.copy()
         most[1] = len(self.lanes) - 1
-        numbers = np.array(self._nodes)  # of floats or objects, unless all are whole and have 64 bits
+        numbers = np.array(self._nodes)  # of another type, unless all are Python's and have 64 bits
         if numbers.dtype.kind != "i" or not ((numbers >= _LEAST) & (numbers <= most)).all():
-            raise self._wrong_number(most.tolist())
+            self._require_numbers(most.tolist())
+            return np.array(self._nodes, NODE)
         for column, name in enumerate(NODE.names or ()):
             nodes[name] = numbers[:, column]
         return nodes
 
-    def _wrong_number(self, most: Sequence[int]) -> TraceError:
-        name, column, value, low, high = next(
-            (node[2], column, value, low, high)
-            for node in self._nodes
-            for column, value, low, high in zip(NODE.names or (), node, _LEAST.tolist(), most, strict=True)
-            if not isinstance(value, int | np.integer) or not low <= value <= high
-        )
-        msg = f"operation {list(self.names)[name]!r} has the {column} {value!r}; it is a whole number "
-        return TraceError(self.source, f"{msg}from {low} to {high}; copy the file again")
+    def _require_numbers(self, most: Sequence[int]) -> None:
+        for node in self._nodes:
+            for column, value, low, high in zip(NODE.names or (), node, _LEAST.tolist(), most, strict=True):
+                if not isinstance(value, int | np.integer) or not low <= value <= high:
+                    msg = f"operation {list(self.names)[node[2]]!r} has the {column} {value!r}; it is a whole number "
+                    raise TraceError(self.source, f"{msg}from {low} to {high}; copy the file again")
 
     def build(self, rank: int, world: int = NONE, *, origin: int = 0, host: str = "", device: str = "") -> Recording:
         """Finish; parameters are as of `Recording`, errors as of `node`, and if a job has no ranks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fabricsim.errors import TraceError
@@ -50,6 +51,13 @@ def test_numbers_of_an_operation_are_some_that_can_be(changed: dict[str, Any], s
     made.node(**{"kind": COMPUTE, "lane": 0, "name": "gemm", **changed})
     with pytest.raises(TraceError, match=f"file: operation 'gemm' has {says}"):
         made.build(0)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    made = builder()
+    made.node(COMPUTE, 0, "gemm", start=np.int32(3), duration=np.uint64(5))  # type: ignore[arg-type]
+    nodes = made.build(0).nodes
+    assert (nodes["start"].tolist(), nodes["duration"].tolist()) == ([3], [5])
 
 
 @pytest.mark.parametrize(
