@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -12,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fabricsim.cli.common import JsonOption, columns, say
+from fabricsim.cli.common import JsonOption, columns, say, say_json
 from fabricsim.cli.sweep import cores
 
 _OPTIONAL = ("pandas", "pyarrow", "xarray", "h5netcdf", "distributed", "optuna")
@@ -24,7 +23,7 @@ def doctor(*, as_json: JsonOption = False) -> None:
     """Say what a report of a bug needs: versions, machine, cache of compiled kernels, optional packages."""
     found = _found()
     if as_json:
-        say(json.dumps(found, indent=2, ensure_ascii=False))
+        say_json(found)
         return
     for head, values in found.items():
         say(head)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -68,7 +67,7 @@ def volumes(
     loaded = load(scenario, list(settings or []))
     summary, text = _matrix(loaded, output) if matrix else _volumes(loaded)
     if as_json:
-        common.say(json.dumps(summary, indent=2, ensure_ascii=False))
+        common.say_json(summary)
     else:
         common.show(text())
 

@@ -51,7 +51,7 @@ def validate(
     if as_json and study is not None:
         common.say(done[0].to_json())
     elif as_json:
-        common.say(json.dumps([json.loads(found.to_json()) for found in done], indent=2, ensure_ascii=False))
+        common.say_json([json.loads(found.to_json()) for found in done])
 
 
 def _chosen(study: str | None, engine: str | None) -> list[Study]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,7 @@ from fabricsim.cli.common import (
     check_output_file,
     note,
     on_paper,
-    say,
+    say_json,
     show,
 )
 
@@ -61,6 +60,6 @@ def topology(
         note(f"wrote {output}")
     if as_json:
         said = {"name": name, "topology": kind, "hosts": loaded.ends.hosts, **asdict(found)}
-        say(json.dumps(said if bill is None else {**said, "bill": bill.told()}, indent=2, ensure_ascii=False))
+        say_json(said if bill is None else {**said, "bill": bill.told()})
     else:
         show(topology_text(title, found), *([] if bill is None else [bill_text(bill)]))
