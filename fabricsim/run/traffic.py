@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import numpy as np
 import simpy
@@ -71,20 +71,20 @@ def refuse_amounts(name: str, options: Mapping[str, object]) -> None:
             raise InputError(msg)
 
 
-def demand(  # noqa: PLR0913  as of `request`
-    name: str,
-    scenario: Scenario,
-    *,
-    size: str | None = None,
-    flows: int | None = None,
-    load: float | None = None,
-    ranks: int | None = None,
-) -> Matrix:
+class Amounts(TypedDict):
+    """What a pattern sends, as of `request`."""
+
+    size: str | None
+    flows: int | None
+    load: float | None
+
+
+def demand(name: str, scenario: Scenario, *, ranks: int | None = None, **amounts: Unpack[Amounts]) -> Matrix:
     """Read a matrix file, which says all by itself, or draw a pattern, as `read` and `request` do."""
     matrix = read(name)
     if matrix is None:
-        return request(name, scenario, size=size, flows=flows, load=load, ranks=ranks)
-    refuse_amounts(name, {"size": size, "flows": flows, "load": load})
+        return request(name, scenario, ranks=ranks, **amounts)
+    refuse_amounts(name, amounts)
     return matrix
 
 
