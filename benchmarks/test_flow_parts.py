@@ -29,6 +29,8 @@ EVENTS = 100_000
 HELD = 1000
 CHAINS, LINKS = 1000, 1000
 SENDS = 1000
+FLOWS = 10_000
+"""Of the solver: a thousand lie in a cache that the other thread of the core shares."""
 
 
 @kernel
@@ -74,27 +76,26 @@ def fat_tree(ideal_scenario: Callable[..., Any]) -> Scenario:
     return made
 
 
-@pytest.mark.parametrize("count", [10_000])  # a thousand lie in a cache that the core's other thread shares
-def test_solver(fat_tree: Scenario, measured: Callable[..., Any], filling: ModuleType, count: int) -> None:
+def test_solver(fat_tree: Scenario, measured: Callable[..., Any], filling: ModuleType) -> None:
     """All rates of random flows, set-up aside."""
     env, generator = simpy.Environment(), np.random.default_rng(1)
     fabric = Fabric(env, fat_tree)
-    for _ in range(count):
+    for _ in range(FLOWS):
         source, target = generator.choice(HOSTS, 2, replace=False)
         fabric.send(int(source), int(target), 10**8)
     env.run(until=1e-9)  # before the first can finish
     world = fabric.world
     (numbers,) = np.nonzero(world.tree[len(world.tree) // 2 :] != NEVER)
-    world.begun[:count] = numbers
+    world.begun[:FLOWS] = numbers
 
     def make() -> World:
-        world.world["arrived"] = count  # as if all had begun just now
+        world.world["arrived"] = FLOWS  # as if all had begun just now
         return world
 
     def run(world: World) -> tuple[int, int]:
-        return count, int(solve(world))
+        return FLOWS, int(solve(world))
 
-    assert measured(run, make, "flows") == count
+    assert measured(run, make, "flows") == FLOWS
     active = world.flows[numbers]
     np.testing.assert_allclose(active["share"], active["rate"], rtol=1e-9)
     hops = fabric.wiring.route_hops

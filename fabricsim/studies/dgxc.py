@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+_BESIDE = {"BF16", "FP8", "H100", "GB200", "Dev"}
+"""Words beside the model in the names of recipes."""
+
+
 def _groups(record: np.void) -> tuple[str, ...]:
     scheme = "FSDP" if record["shards"] else "pipeline" if int(record["pipeline"]) > 1 else "no pipeline"
     return str(record["model"]), scheme
@@ -23,7 +27,5 @@ def _model(quantity: str) -> str:
     """Take precision, GPU and repeated runs from the name of a recipe."""
     return " ".join(word for word in quantity.partition(",")[0].split() if word not in _BESIDE)
 
-
-_BESIDE = {"BF16", "FP8", "H100", "GB200", "Dev"}
 
 STUDY = recipes.study("dgxc", __doc__, _groups, "Steps of DGX Cloud recipes", _model)
