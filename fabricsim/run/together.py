@@ -11,7 +11,7 @@ from fabricsim.engine.completions import Replay
 from fabricsim.engine.wiring import connections
 from fabricsim.results.result import JobRecord
 from fabricsim.results.traffic import DEMAND
-from fabricsim.run.traffic import Amounts, connection_ports, demand, parse_size
+from fabricsim.run.traffic import PatternAmounts, connection_ports, demand, parse_size
 from fabricsim.units import PS_PER_S, human_seconds, seconds
 from fabricsim.workload.program import together
 
@@ -81,7 +81,7 @@ def _flows(scenario: Scenario, traffic: Background) -> NDArray[np.void]:
         flows["source"], flows["target"] = np.array(hosts) + cluster.ranks, traffic.to_host + cluster.ranks
         flows["bytes"] = parse_size(str(traffic.size))
         return flows
-    amounts: Amounts = {"size": traffic.size, "flows": traffic.flows, "load": traffic.load}
+    amounts: PatternAmounts = {"size": traffic.size, "flows": traffic.flows, "load": traffic.load}
     matrix = demand(str(traffic.pattern), scenario, ranks=len(ranks), **amounts)
     flows = matrix.flows.copy()
     for end in ("source", "target"):

@@ -71,7 +71,7 @@ def refuse_amounts(name: str, options: Mapping[str, object]) -> None:
             raise InputError(msg)
 
 
-class Amounts(TypedDict):
+class PatternAmounts(TypedDict):
     """What a pattern sends, as of `request`."""
 
     size: str | None
@@ -79,7 +79,7 @@ class Amounts(TypedDict):
     load: float | None
 
 
-def demand(name: str, scenario: Scenario, *, ranks: int | None = None, **amounts: Unpack[Amounts]) -> Matrix:
+def demand(name: str, scenario: Scenario, *, ranks: int | None = None, **amounts: Unpack[PatternAmounts]) -> Matrix:
     """Read a matrix file, which says all by itself, or draw a pattern, as `read` and `request` do."""
     matrix = read(name)
     if matrix is None:
