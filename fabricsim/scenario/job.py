@@ -92,14 +92,19 @@ class Parallelism(Spec):
         return self.tensor * self.context * self.data * self.pipeline
 
 
-KERNEL_LAUNCH = {"eager": 45_500_000, "graph": 5_000_000}
+KERNEL_LAUNCH = {"eager": 45_500_000, "transformer-engine": 75_000_000, "graph": 5_000_000}
 """Interval at which the host issues kernels, ps, by ``launch``.
 
 ``"eager"``: a framework in Python that issues each by itself. Calibrated, to half a microsecond, so that the 14 runs
 of Megatron-LM on one node of A100 with 1,024 hidden, one sequence per micro-batch, one stage and no tensor
 parallelism come out right on average (`fabricsim.studies.vtrain`). It holds the host's time for all that the list
 of kernels leaves out. In a trace of DLRM on V100 PyTorch had 40 us between launches (facebookresearch/param, with
-the profiler on). No newer host was measured.
+the profiler on).
+
+``"transformer-engine"``: layers of Transformer Engine, as Megatron-LM, NeMo, Megatron-Bridge and MLPerf have them since
+2023, on hosts of H100. Calibrated on functional tests of Megatron-LM with a small model, whose host holds up the GPU:
+two micro-batches more, tensor-parallel by 4 in place of 2, take 85.6 ms for its 12 layers (NVIDIA/Megatron-LM@08165ab,
+tests/functional_tests/test_cases/gpt, ``golden_values_dev_dgx_h100.json``).
 
 ``"graph"``: recorded kernels (CUDA graphs), or a framework that issues them from C++. In that trace a launch itself
 took 5 us; back to back launches take 1.8 us on V100 and 2.7 on A100 (reference values of ReFrame's check
@@ -225,7 +230,7 @@ class Job(Spec):
     flatten_gradients: bool = False
     clip_gradients: bool = False
     optimizer: Literal["fused", "tensors", "separate"] = "fused"
-    launch: Literal["eager", "graph"] = "eager"
+    launch: Literal["eager", "transformer-engine", "graph"] = "eager"
     kernel_launch: Duration = Field(default_factory=lambda checked: KERNEL_LAUNCH[checked["launch"]])
     batch_time: Duration = 0
     capacity_factor: Annotated[float, Field(ge=1, le=1000)] | None = None

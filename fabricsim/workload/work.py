@@ -43,7 +43,7 @@ class Operation:
         heads, queries, width of a head, keys. All else has none.
     `narrow`: precision of a product's factors, if narrower than the job's.
     `recorded`: whether it is part of a CUDA graph, though the job's kernels are not.
-    `more`: what the host takes besides to issue further kernels in the same call, ps.
+    `more`: what the host takes besides to issue further kernels in the same call, or less than for others, ps.
     `kernels`: how many run one after the other in its place, each of which starts and drains.
     `held`: processors that others hold meanwhile.
     """

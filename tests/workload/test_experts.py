@@ -119,6 +119,16 @@ def test_routing_takes_as_many_kernels_as_megatron_counts() -> None:
     assert more == {"grouped": 0, "all-to-all": 31 - 3, "flex": 17 - 3}
 
 
+def test_kernels_of_pytorch_that_route_take_less_of_the_host_than_those_of_transformer_engine() -> None:
+    job = job_of("all-to-all", expert=8, data=8, launch="transformer-engine")
+    work = layer(job)
+
+    for way in (work.forward, work.backward):
+        times = [host_time(each, job) for each in kernels(way) if each.name == "count tokens"]
+        assert set(times) == {round(37.1 / 99.7 * 75 * US)}
+        assert len(times) == 31 - 3
+
+
 def test_fused_experts_leave_out_what_lies_between_their_products() -> None:
     apart, fused = (layer(job_of(kind, products="fp8")) for kind in ("grouped", "fused"))
 
