@@ -177,6 +177,7 @@ def _no_experts(job: Job) -> Iterator[Mistake]:
         "capacity_factor": job.capacity_factor is not None,
         "expert_imbalance": job.expert_imbalance > 1,
         "expert_kernels": job.expert_kernels != "grouped",
+        "padded_experts": job.padded_experts,
         "recorded": "router" in job.recorded,
     }
     for key, given in settings.items():
@@ -193,6 +194,9 @@ def _records(job: Job) -> Iterator[Mistake]:
     if job.expert_overlap and job.parallelism.expert == 1:
         problem = "has no effect: job.parallelism.expert is 1, so that experts have no all-to-alls"
         yield Mistake("job.expert_overlap", problem, "take it out")
+    if job.padded_experts and (job.products is None or job.expert_kernels == "fused"):
+        problem = "has no effect: products of experts are in 16 bits, or fused with what pads their tokens"
+        yield Mistake("job.padded_experts", problem, "take it out")
 
 
 def _experts(job: Job) -> Iterator[Mistake]:

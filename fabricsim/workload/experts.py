@@ -171,6 +171,8 @@ def _grouped(tape: Tape, job: Job, rows: int) -> None:
     sorts, fused = job.expert_kernels in {"unfused", "all-to-all"} and local > 1, job.expert_kernels == "fused"
     if sorts:
         tape.stream("sort by expert", rows * hidden, Pass(1, 1), Pass(1, 1))
+    if job.padded_experts:
+        tape.stream("pad", rows * hidden, Pass(1, 1), Pass(1, 1))
     tape.apart = local - 1 if job.expert_kernels in _ROUTING else 0
     up = (each, hidden, up_projections(job.model) * inner)
     tape.linear("experts up", up, batch=local, stored=rows * hidden, turned="gradient" if fused else "")
@@ -182,6 +184,8 @@ def _grouped(tape: Tape, job: Job, rows: int) -> None:
     down, turned = (each, inner, hidden), "input" if fused else ""
     tape.linear("experts down", down, batch=local, stored=rows * inner, turned=turned)
     tape.apart = 0
+    if job.padded_experts:
+        tape.stream("take out padding", rows * hidden, Pass(1, 1), Pass(1, 1))
     if not fused:
         _add_biases(tape, job, rows * hidden)
     if sorts:

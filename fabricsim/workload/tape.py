@@ -168,16 +168,20 @@ class Tape:
         """Turn elements into a narrower precision, in one or both layouts, behind a pass for the scale of the tensor.
 
         Delayed scaling has the scale from before, MXFP8 none for the tensor (NVIDIA/TransformerEngine, docs/examples/
-        gemm_profiling/gemm_profiling.rst: "the extra memory pass for per-tensor amax computation"). Kernels of MXFP8
-        are bound by their arithmetic: on B200 8192 x 8192 elements take 52 us, 4096 x 14,336 take 47
-        (ROCm/TransformerEngine, pull request 598; NVIDIA/TransformerEngine, pull request 3137).
+        gemm_profiling/gemm_profiling.rst: "the extra memory pass for per-tensor amax computation"). That pass, and in 8
+        bits what makes a scale of its result, are kernels of their own, as many for each expert
+        (``Float8CurrentScalingQuantizer``, transformer_engine/pytorch/csrc/quantizer.cpp). Kernels of MXFP8 are bound
+        by their arithmetic: on B200 8192 x 8192 elements take 52 us, 4096 x 14,336 take 47 (ROCm/TransformerEngine,
+        pull request 598; NVIDIA/TransformerEngine, pull request 3137).
         """
         scale = narrow == "nvfp4" or (narrow == "fp8" and self.job.scaling == "current")
-        first = [Operation(f"scale of {name}", 0, elements * self.width)] if scale else []
+        more, each = self.apart * KERNEL_LAUNCH["graph"], 1 + self.apart  # one by one, from C++
+        of_scale = 1 if narrow == "nvfp4" else 2
+        first = Operation(f"scale of {name}", 0, elements * self.width, more=of_scale * more, kernels=of_scale * each)
         size = round(elements * (self.width + layouts * NARROW_BYTES[narrow]))
-        more = self.apart * KERNEL_LAUNCH["graph"]  # one by one, from C++
         kernel: Kernel = "function" if narrow == "mxfp8" else "stream"
-        return [*first, Operation(f"quantise {name}", 0, size, kernel=kernel, more=more, kernels=1 + self.apart)]
+        turned = Operation(f"quantise {name}", 0, size, kernel=kernel, more=more, kernels=each)
+        return [first, turned] if scale else [turned]
 
     def matrix_product(self, name: str, shape: tuple[int, int, int], *, batch: int, stored: int) -> None:
         """Record products of two activations; `stored` elements are kept."""

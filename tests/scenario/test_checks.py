@@ -95,6 +95,8 @@ REFUSED = [
     (DP, ["job.capacity_factor=1.25"], "job.capacity_factor", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, ["job.expert_imbalance=1.25"], "job.expert_imbalance", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, ["job.expert_kernels=flex"], "job.expert_kernels", "no effect: the model 'gpt2-medium' has no experts"),
+    (DP, ["job.padded_experts=true"], "job.padded_experts", "no effect: the model 'gpt2-medium' has no experts"),
+    (DP, [*FOUR, "job.padded_experts=true"], "job.padded_experts", "products of experts are in 16 bits"),
     (DP, ['job.recorded=["router"]'], "job.recorded", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, ['job.recorded=["attention"]', "job.launch=graph"], "job.recorded", "with launch = 'graph' all is recorded"),
     (DP, [*FOUR, "job.expert_kernels=flex", "job.launch=graph"], "job.expert_kernels", "'flex' needs the host"),

@@ -11,6 +11,7 @@ from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
 from fabricsim.studies import deepep, dgxc, dlperf
 from fabricsim.studies.frame import layouts, recipes
+from fabricsim.studies.frame.releases import mixture
 from fabricsim.workload.attention import Core, fused
 from fabricsim.workload.roofline import roofline_time
 
@@ -132,6 +133,13 @@ def test_a_submission_runs_as_its_configuration_says(  # noqa: PLR0913  columns 
     assert ("job.launch=graph" in settings) == recorded
     assert ("job.parallelism.order=tensor-context-pipeline-data" in settings) == inside
     assert ("job.product_overlap=true" in settings) == buffers
+
+
+@pytest.mark.parametrize(("release", "padded"), [("25.11", True), ("26.02.01", True), ("26.04", False)])
+def test_experts_in_8_bits_are_padded_before_26_04(release: str, padded: bool) -> None:  # noqa: FBT001
+    mixtures = [mixture(release, "qwen3-30b-a3b", "h100", precision) for precision in ("fp8", "bf16")]
+
+    assert [("job.padded_experts=true" in each) for each in mixtures] == [padded, False]
 
 
 def test_layers_of_transformer_engine_take_their_time_of_hosts_unless_kernels_are_recorded() -> None:

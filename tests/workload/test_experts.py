@@ -63,6 +63,25 @@ def test_each_expert_has_its_input_quantised_alone() -> None:
     assert set(times[:2]) == {KERNEL_LAUNCH["eager"]}
 
 
+def test_scales_of_each_expert_are_made_alone_in_two_kernels() -> None:
+    job = job_of("all-to-all", expert=1, data=1, products="fp8", scaling="current")
+
+    *_, of_experts = (each for each in kernels(layer(job).forward) if each.name == "scale of input")
+
+    assert of_experts.kernels == 2 * 8
+    assert host_time(of_experts, job) == KERNEL_LAUNCH["eager"] + 2 * 7 * 5 * US
+
+
+def test_padding_copies_the_tokens_of_experts_before_and_behind_their_products() -> None:
+    jobs = [job_of("flex", expert=1, data=1, products="fp8", padded_experts=each) for each in (True, False)]
+    padded, plain = map(layer, jobs)
+
+    elements = 2 * jobs[0].micro_batch * 512 * 4096  # of two experts per token
+    for ours, theirs in ((padded.forward, plain.forward), (padded.backward, plain.backward)):
+        more = sum(each.traffic for each in kernels(ours)) - sum(each.traffic for each in kernels(theirs))
+        assert more == 2 * (2 + 2) * elements  # two copies, read and written
+
+
 def test_kernels_that_turn_the_input_of_each_expert_start_and_drain() -> None:
     job = job_of("all-to-all", expert=1, data=1, products="fp8")
     gpu = load("recipes", ["cluster.gpu.include=b200-sxm"]).scenario.cluster.gpu

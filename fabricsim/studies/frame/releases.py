@@ -14,6 +14,10 @@ overlap of 6608201), where DeepSeek-V3 had it in 25.09 (``a2a_1f1b`` of 27dfb3d)
 (``fp8_dot_product_attention``, qwen/common.py, deepseek/gb300/deepseek_v3.py, gpt_oss/common.py) and logits
 (``fp8_output_proj``, the latter two, and deepseek/gb200/deepseek_v3.py).
 
+Tokens of experts in 8 bits are padded by copies of their own (none of the files up to 26.02.01 has
+``moe_router_padding_for_fp8``) until Megatron-LM took this into their ordering (pull request 2763 of December 2025). U:
+in 26.04.
+
 In all of them (of commits 0fa501a, f0e2c37, 0426418) DeepSeek-V3 and Kimi K2 make queries, keys and values again of
 latent vectors (``recompute_modules`` with ``mla_up_proj``), but DeepSeek-V3 on GB300 in BF16 and, from 26.06 on, in
 MXFP8.
@@ -37,6 +41,7 @@ _OVERLAP = ("job.expert_overlap=true",)
 # recipes have, 32, on B200 16). U: GB300 and B300 as these, 64 ranks as 32
 _NVLINK = {8: 0.730, 16: 0.715, 32: 0.671}
 _NVLINK_OF_8 = 0.685
+_PADDED, _NO_MORE_PADDED = "job.padded_experts=true", "26.04"
 # By model and GPU, in MXFP8: since which release, and what is in 8 bits then besides products of layers
 _ATTENTION, _LOGITS = "job.attention_products=mxfp8", "job.narrow_logits=true"
 _GRAPHS = {
@@ -83,7 +88,8 @@ def mixture(release: str, model: str, gpu: str, precision: str) -> tuple[str, ..
     if precision == "mxfp8" and release >= since:  # digits come before letters
         return (*_WHOLE, *narrow)
     own = [each for each in _RECIPES if each[0] == model and gpu in each[1].split() and each[2] <= release]
-    return ("job.expert_kernels=all-to-all", *(own[-1][3] if own else ()))
+    padded = (_PADDED,) if "25" < release < _NO_MORE_PADDED and precision != "bf16" else ()
+    return ("job.expert_kernels=all-to-all", *padded, *(own[-1][3] if own else ()))
 
 
 def dispatched(settings: Iterable[str], gpu: str, ranks: int) -> tuple[str, ...]:
