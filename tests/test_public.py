@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import networkx as nx
 import numpy as np
@@ -154,6 +154,18 @@ def test_a_mistake_of_a_dict_is_said_of_its_key(told: dict[str, Any], said: str)
 def test_an_override_that_is_no_number_is_no_text(value: float) -> None:
     with pytest.raises(fs.InputError, match=r"efficiency: nan is not a number \(at most"):
         fs.load("gpt2-medium-dp", {"transport.efficiency": value})
+
+
+@pytest.mark.parametrize(("overrides", "place"), [({"cluster.hosts": 0}, "overrides"), (["cluster.hosts=0"], "--set")])
+def test_mistakes_in_overrides_are_said_to_be_there(overrides: dict[str, int] | list[str], place: str) -> None:
+    with pytest.raises(fs.ScenarioError, match=f"(?m)^  {place}: cluster.hosts: |^{place}: cluster.hosts: "):
+        fs.load("gpt2-medium-dp", overrides)
+
+
+@pytest.mark.parametrize(("picture", "said"), [("timelines", "there are .*breakdown"), ([], "picture []: give a text")])
+def test_a_picture_that_is_none_is_named(picture: object, said: str) -> None:
+    with pytest.raises(fs.InputError, match=said.replace("[]", r"\[\]")):
+        fs.simulate("gpt2-medium-dp").plot(cast("Any", picture))
 
 
 @pytest.mark.slow

@@ -205,7 +205,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _chosen(known: dict[str, T], name: str) -> T:
-    if name not in known:
+    if given.text(name, "picture") not in known:
         msg = f"there is no picture {name!r} of this result; there are {', '.join(known)}"
         raise InputError(msg)
     return known[name]

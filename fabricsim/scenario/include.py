@@ -216,8 +216,8 @@ def _without_shape(below: TreeNode, topology: object) -> TreeNode:
     return below.without(given_up(str(topology), None if routing is None else routing.value))
 
 
-def override(text: str) -> TreeNode:
-    """Read one ``--set`` such as ``"cluster.hosts=4"``.
+def override(text: str, place: str = "--set") -> TreeNode:
+    """Read one ``--set`` such as ``"cluster.hosts=4"``; `place` is where its mistakes are said to be.
 
     Returns: the override as a tree of tables. The value is read as TOML; what is no TOML value, such as ``tcp-10g`` or
         ``25MB``, is taken as text.
@@ -230,9 +230,9 @@ def override(text: str) -> TreeNode:
     if key.strip() == "extends":
         msg = f"--set {text!r}: what a scenario extends is written in its file; load that scenario instead"
         raise InputError(msg)
-    node = build(_value(value.strip()), "--set")
+    node = build(_value(value.strip()), place)
     for part in reversed(key.strip().split(".")):
-        node = TreeNode({part: node}, "--set")
+        node = TreeNode({part: node}, place)
     return extended(names_to_includes(node))
 
 

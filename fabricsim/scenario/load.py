@@ -117,8 +117,9 @@ def _laid(  # noqa: PLR0913  as of `_loaded`
         root = overlay(root, TreeNode({"name": TreeNode(file.stem, label)}, root.where))
     if not with_job:
         root = root.without(_OF_JOBS)
+    place = "overrides" if isinstance(overrides, Mapping) else "--set"
     for text in texts(overrides):
-        laid = override(text)
+        laid = override(text, place)
         if not with_job and (left := _OF_JOBS & laid.value.keys()):
             key = text.partition("=")[0].strip()
             msg = (
