@@ -233,10 +233,19 @@ def test_cables_of_a_users_topology_are_counted_as_they_are_joined(
     [
         ("7", r":\d+: Mine\.size gives 7; it should give a fabricsim\.scenario\.network\.FabricSize or None$"),
         ("1 / 0", r":\d+: Mine\.size raises ZeroDivisionError: division by zero$"),
+        (
+            "FabricSize('many', 1, 1)",
+            r":\d+: FabricSize\(cables='many', .*\) has something else than whole numbers from 0 up$",
+        ),
+        (
+            "FabricSize(1, -1, 1)",
+            r":\d+: FabricSize\(cables=1, ports=-1, .*\) has something else than whole numbers from 0 up$",
+        ),
     ],
 )
 def test_a_size_that_a_users_topology_does_not_count_is_said(tmp_path: Path, size: str, said: str) -> None:
-    text = TOPOLOGY.replace("    def network", f"    def size(self, ends):\n        return {size}\n\n    def network")
+    count = f"        from fabricsim.scenario.network import FabricSize\n        return {size}\n"
+    text = TOPOLOGY.replace("    def network", f"    def size(self, ends):\n{count}\n    def network")
     name = written(tmp_path, text)
 
     with pytest.raises(InputError, match=rf"^{re.escape(name)}{said}"):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import JsonOption, ScenarioArgument, SettingsOption, progress, quantity, say, show
+from fabricsim.cli.common import JsonOption, ScenarioArgument, SettingsOption, progress, quantity, say_json, show
 from fabricsim.errors import InputError
 from fabricsim.units import PERIOD, PS_PER_S
 
@@ -75,7 +74,7 @@ def goodput(  # noqa: PLR0913  one parameter per option
         **told,
     }
     if as_json:
-        say(json.dumps(whole, indent=2))
+        say_json(whole)
     else:
         show(goodput_text(whole))
 

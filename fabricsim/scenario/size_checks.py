@@ -5,11 +5,12 @@ Both are counted from the scenario alone, so that what would take minutes is ref
 
 from __future__ import annotations
 
+from numbers import Integral
 from types import NoneType
 from typing import TYPE_CHECKING
 
-from fabricsim.errors import Mistake
-from fabricsim.extensions import answer
+from fabricsim.errors import InputError, Mistake
+from fabricsim.extensions import answer, place_of
 from fabricsim.scenario.network import MOST_CABLES, FabricSize
 from fabricsim.scenario.partial import Unsettled
 
@@ -50,9 +51,13 @@ def too_large(scenario: Parts) -> Iterator[Mistake]:
 def size_of(scenario: Parts) -> FabricSize:
     """Count cables and ports.
 
-    Raises Unsettled if only the network tells, as that of a file, whose cables are counted when it is read.
+    Raises Unsettled if only the network tells, as that of a file, whose cables are counted when it is read,
+        InputError if a user's topology counts something else than whole numbers.
     """
     size = answer(scenario.fabric.size, (FabricSize, NoneType), scenario.ends)
     if size is None:
         raise Unsettled
+    if not all(isinstance(count, Integral) and int(count) >= 0 for count in size):
+        msg = f"{place_of(scenario.fabric.size)}{size} has something else than whole numbers from 0 up"
+        raise InputError(msg)
     return size
