@@ -194,9 +194,6 @@ def _records(job: Job) -> Iterator[Mistake]:
     if job.expert_overlap and job.parallelism.expert == 1:
         problem = "has no effect: job.parallelism.expert is 1, so that experts have no all-to-alls"
         yield Mistake("job.expert_overlap", problem, "take it out")
-    if job.padded_experts and (job.products is None or job.expert_kernels == "fused"):
-        problem = "has no effect: products of experts are in 16 bits, or fused with what pads their tokens"
-        yield Mistake("job.padded_experts", problem, "take it out")
 
 
 def _experts(job: Job) -> Iterator[Mistake]:
@@ -211,6 +208,9 @@ def _experts(job: Job) -> Iterator[Mistake]:
     if experts.dense_layers > job.model.layers:
         problem = f"{experts.dense_layers} is more than the {job.model.layers} layers there are"
         yield Mistake("job.model.experts.dense_layers", problem, f"at most {job.model.layers}")
+    if job.padded_experts and (job.products is None or job.expert_kernels == "fused"):
+        problem = "has no effect: products of experts are in 16 bits, or fused with what pads their tokens"
+        yield Mistake("job.padded_experts", problem, "take it out")
 
 
 def _latent(job: Job) -> Iterator[Mistake]:
