@@ -162,6 +162,19 @@ def test_mistakes_in_overrides_are_said_to_be_there(overrides: dict[str, int] | 
         fs.load("gpt2-medium-dp", overrides)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"cluster hosts": 4}, "^overrides 'cluster hosts=4' is not of the form"),
+        ({"extends": "ideal-16"}, "^overrides 'extends=.*what a scenario extends is written in its file"),
+        (["extends=ideal-16"], "^--set 'extends=ideal-16': what a scenario extends is written in its file"),
+    ],
+)
+def test_overrides_that_are_none_are_said_to_be_there(overrides: dict[str, Any] | list[str], said: str) -> None:
+    with pytest.raises(fs.InputError, match=said):
+        fs.load("gpt2-medium-dp", overrides)
+
+
 @pytest.mark.parametrize(("picture", "said"), [("timelines", "there are .*breakdown"), ([], "picture []: give a text")])
 def test_a_picture_that_is_none_is_named(picture: object, said: str) -> None:
     with pytest.raises(fs.InputError, match=said.replace("[]", r"\[\]")):

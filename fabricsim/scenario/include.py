@@ -225,10 +225,10 @@ def override(text: str, place: str = "--set") -> TreeNode:
     """
     key, equals, value = text.partition("=")
     if not equals or not _KEYS.fullmatch(key.strip()):
-        msg = f"--set {text!r} is not of the form table.key=value, such as --set cluster.hosts=4"
+        msg = f"{place} {text!r} is not of the form table.key=value, such as cluster.hosts=4"
         raise InputError(msg)
     if key.strip() == "extends":
-        msg = f"--set {text!r}: what a scenario extends is written in its file; load that scenario instead"
+        msg = f"{place} {text!r}: what a scenario extends is written in its file; load that scenario instead"
         raise InputError(msg)
     node = build(_value(value.strip()), place)
     for part in reversed(key.strip().split(".")):
