@@ -16,7 +16,7 @@ from fabricsim.workload.lane import RankOps
 from fabricsim.workload.links import Beside
 from fabricsim.workload.machines import LONGEST
 from fabricsim.workload.optimizer import gradient_copies, optimizer_operations
-from fabricsim.workload.passes import has_weight_passes, ordered
+from fabricsim.workload.passes import has_weight_passes, ordered, without_other_direction
 from fabricsim.workload.pipeline_parallel import Pipeline, held_by_receives, run_stage
 from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import Call, GroupSet, Program
@@ -203,8 +203,9 @@ class RankCompiler:
             plan.job.schedule, self.stage, degrees.pipeline, plan.micro_batches, degrees.virtual_stages
         )
         self.split = has_weight_passes(self.steps)
+        self.alone = without_other_direction(self.steps) if plan.job.expert_overlap else frozenset()
         self.reducer: Reducer = make_reducer(plan.job, plan.gpu, lane, self.chunks)
-        self.patterns: dict[tuple[Direction, int], RepeatedOps] = {}
+        self.patterns: dict[tuple[Direction, int, bool], RepeatedOps] = {}
 
     def add(self) -> None:
         """Add the iteration."""
@@ -233,23 +234,26 @@ class RankCompiler:
 
     def compute(self, step: Step, *, final: bool) -> None:
         """Add a pass; `final` is the last one of its chunk and direction."""
-        builder, rank, kind = self.lane.builder, self.lane.rank, (step.direction, step.chunk)
-        if kind in self.patterns and self.reducer.quiet(*kind, final=final):
+        builder, rank, alone = self.lane.builder, self.lane.rank, step in self.alone
+        add = partial(self.blocks, step, final=final, alone=alone)
+        kind, quiet = (step.direction, step.chunk, alone), self.reducer.quiet(step.direction, step.chunk, final=final)
+        if kind in self.patterns and quiet:
             builder.repeat(rank, self.patterns[kind])
-        elif builder.last(rank) and self.reducer.quiet(*kind, final=final):
-            self.patterns[kind] = builder.record(rank, partial(self.blocks, step, final=final))
+        elif builder.last(rank) and quiet:
+            self.patterns[kind] = builder.record(rank, add)
         else:
-            self.blocks(step, final=final)
+            add()
 
-    def blocks(self, step: Step, *, final: bool) -> None:
-        """Add the blocks of a pass, one op after the other."""
+    def blocks(self, step: Step, *, final: bool, alone: bool = False) -> None:
+        """Add the blocks of a pass, one op after the other; `alone` if no other micro-batch is beside it."""
         self.lane.begin()
-        self.add_blocks(step, final=final)
+        self.add_blocks(step, final=final, alone=alone)
         self.lane.flush()
 
-    def add_blocks(self, step: Step, *, final: bool) -> None:
+    def add_blocks(self, step: Step, *, final: bool, alone: bool) -> None:
         """Add the kernels and exchanges of a pass."""
-        blocks = self.chunks[step.chunk].blocks
+        chunk = self.chunks[step.chunk]
+        blocks = chunk.alone if alone else chunk.blocks
         timer = f"{step.direction}-compute"
         if step.direction != "weight":
             self.gather_input(step, timer)

@@ -86,6 +86,19 @@ def has_weight_passes(steps: tuple[Step, ...]) -> bool:
     return any(step.direction == "weight" for step in steps)
 
 
+def without_other_direction(steps: tuple[Step, ...]) -> frozenset[Step]:
+    """Give the passes of a stage that no pass of the other direction can run beside.
+
+    Those are forward passes before the first backward pass, and backward passes behind the last forward pass. Megatron-
+    LM warms up with one more forward pass than 1F1B if all-to-alls are to overlap, and pairs forward and backward
+    passes from then on (``get_pp_rank_microbatches`` and ``combined_1f1b_schedule_for_no_pipelining`` of
+    NVIDIA/Megatron-LM, megatron/core/pipeline_parallel).
+    """
+    ways = [step.direction for step in steps]
+    first, last = ways.index("backward"), len(ways) - ways[::-1].index("forward")
+    return frozenset(steps[:first] + steps[last:])
+
+
 def in_flight(steps: tuple[Step, ...]) -> int:
     """Most activations that a stage stores at once, in micro-batches of one chunk.
 

@@ -44,6 +44,7 @@ class Stage:
     """One virtual stage of the pipeline; every rank of it does the same.
 
     `blocks`: passes of each block, in forward order.
+    `alone`: the same of a micro-batch that has no other one beside it, whose all-to-alls nothing hides.
     `tensors`: elements of each trained tensor of each block that a rank holds, in forward order, experts apart.
     `experts`: the same of experts.
     `layers`: whether each block is a layer, the products of which are in ``job.products``.
@@ -53,6 +54,7 @@ class Stage:
     """
 
     blocks: tuple[Passes, ...]
+    alone: tuple[Passes, ...]
     tensors: tuple[tuple[int, ...], ...]
     experts: tuple[tuple[int, ...], ...]
     layers: tuple[bool, ...]
@@ -86,15 +88,18 @@ def plan_stages(job: Job, gpu: Gpu, held: int = 0) -> tuple[Stage, ...]:
     `held`: processors that others hold during passes.
     """
     count = job.parallelism.pipeline * job.parallelism.virtual_stages
-    passes: dict[Block, Passes] = {}
+    stage_by_stage = stage_blocks(job.model, count, job.parallelism)
+    kinds = dict.fromkeys(chain.from_iterable(stage_by_stage))
+    passes = alone = {block: _passes(block, job, gpu, held) for block in kinds}
+    if job.expert_overlap:
+        apart = job.model_copy(update={"expert_overlap": False})
+        alone = {block: _passes(block, apart, gpu, held) for block in kinds}
     stages = []
-    for number, blocks in enumerate(stage_blocks(job.model, count, job.parallelism)):
-        for block in blocks:
-            if block not in passes:
-                passes[block] = _passes(block, job, gpu, held)
+    for number, blocks in enumerate(stage_by_stage):
         stages.append(
             Stage(
                 blocks=tuple(passes[block] for block in blocks),
+                alone=tuple(alone[block] for block in blocks),
                 tensors=tuple(trained(block, job)[0] for block in blocks),
                 experts=tuple(trained(block, job)[1] for block in blocks),
                 layers=tuple(block.kind in LAYERS for block in blocks),

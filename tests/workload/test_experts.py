@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 from math import comb
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fabricsim.records.program import COLLECTIVE, OVERLAPPED_STREAM
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.scenario.job import KERNEL_LAUNCH, Job
 from fabricsim.units import PS_PER_S
@@ -171,16 +173,26 @@ def test_all_to_alls_of_another_micro_batch_go_on_beside_both_halves() -> None:
 
 
 def test_kernels_slow_by_the_bytes_of_all_to_alls_beside_them(gpu: Gpu) -> None:
-    """Four of a layer's, 3/4 of whose bytes each rank sends over NVLink; see `fabricsim.workload.links`."""
+    """Four of a layer's in both of two pairs of passes, 3/4 of whose bytes each rank sends over NVLink."""
     slow = gpu.model_copy(update={"overlap_slowdown": 1.19})
-    job = job_of("grouped", kernel_launch="0us", expert_overlap=True)
+    job = job_of("grouped", kernel_launch="0us", expert_overlap=True, micro_batches=3)
     size = next(item.size for item in layer(job).forward if isinstance(item, Exchange))
 
     ops = [JobPlan(job, each, links=Links(500e9)).program().ops for each in (gpu, slow)]
     busy = [int(each["duration"][each["rank"] == 0].sum()) for each in ops]
 
-    extra = 32 * 4 * 0.19 / HIDDEN * 0.75 * size / 500e9 * PS_PER_S
+    extra = 2 * 32 * 4 * 0.19 / HIDDEN * 0.75 * size / 500e9 * PS_PER_S
     assert busy[1] - busy[0] == pytest.approx(extra, rel=1e-3)
+
+
+def test_the_first_forward_and_the_last_backward_pass_have_no_other_micro_batch_beside_them(gpu: Gpu) -> None:
+    program = JobPlan(job_of("grouped", expert_overlap=True, micro_batches=3), gpu).program()
+    sent = program.ops[(program.ops["rank"] == 0) & (program.ops["kind"] == COLLECTIVE)]
+    sent = sent[[program.calls[call].dimension == "expert" for call in sent["call"].tolist()]]
+
+    beside = Counter((sent["stream"] == OVERLAPPED_STREAM).tolist())
+
+    assert beside == {False: 4 * 32, True: 2 * 4 * 32}  # four of each of 32 layers in a pair of passes
 
 
 def added(changed: Job, plain: Job, way: str) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.schedule import SCHEDULES, Schedule, Step
 from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.passes import in_flight, ordered
+from fabricsim.workload.passes import in_flight, ordered, without_other_direction
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
 from fabricsim.workload.waiting import require_end
 from tests.reference.jobs import replay
@@ -269,3 +269,16 @@ def test_1f1b_of_four_stages_and_four_micro_batches() -> None:
 
 def test_gpipe_goes_back_in_reverse() -> None:
     assert [step.micro_batch for step in ordered("gpipe", 0, 1, 3)] == [0, 1, 2, 2, 1, 0]
+
+
+def test_as_many_passes_each_way_have_no_other_direction_beside_them_as_1f1b_warms_up_with_and_one() -> None:
+    """``get_pp_rank_microbatches`` of NVIDIA/Megatron-LM, megatron/core/pipeline_parallel/schedules.py."""
+    for stages, micro_batches, chunks in ((1, 5, 1), (4, 16, 1), (4, 16, 2), (4, 16, 3)):
+        for stage in range(stages):
+            steps = ordered("1f1b", stage, stages, micro_batches, chunks)
+
+            found = without_other_direction(steps)
+
+            warm_up = stages - stage - 1 if chunks == 1 else 2 * (stages - stage - 1) + (chunks - 1) * stages
+            ways = [step.direction for step in steps if step in found]
+            assert ways == ["forward"] * (warm_up + 1) + ["backward"] * (warm_up + 1)
