@@ -76,7 +76,7 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     else:
         tape.stream("order by expert", moved, Pass(1, 1), Pass(1, 1))
     tape.recorded = False
-    if job.expert_kernels in _ROUTING:
+    if job.expert_kernels in _ROUTING and not unfused:
         tape.step([Level()], [])  # the host needs the tokens of each expert
     _exchange(tape, job)
     sent = tokens if job.parallelism.expert_parts > 1 else own
@@ -129,9 +129,14 @@ def _route(tape: Tape, job: Job, tokens: int) -> None:
     tape.stream("router softmax", tokens * count, Pass(1, 1), Pass(2, 1), stored=FP32, width=FP32, kernel="function")
     tape.stream("choice of experts", tokens * count, Pass(1, 1), Pass(1, 1), width=FP32)
     if job.expert_kernels in _ROUTING:
-        less = 0 if tape.recorded else round((1 - _PYTORCH) * job.kernel_launch)
-        others = [Operation("count tokens", 0, 0, more=-less)] * (_ROUTING[job.expert_kernels] - _LISTED)
+        others = [_plain(tape, "count tokens", 0)] * (_ROUTING[job.expert_kernels] - _LISTED)
         tape.step(others, others)
+
+
+def _plain(tape: Tape, name: str, traffic: int) -> Operation:
+    """Make a kernel of PyTorch, which takes less of the host than one of Transformer Engine."""
+    less = 0 if tape.recorded else round((1 - _PYTORCH) * tape.job.kernel_launch)
+    return Operation(name, 0, traffic, more=-less)
 
 
 def copies(job: Job) -> float:
@@ -159,20 +164,11 @@ def _exchange(tape: Tape, job: Job) -> None:
 
 def _grouped(tape: Tape, job: Job, rows: int) -> None:
     """Run `rows` tokens through the experts of this rank, evenly spread."""
-    parts = job.parallelism.expert_parts
-    hidden, inner = job.model.hidden, expert_width(job.model) // parts
+    hidden, inner = job.model.hidden, expert_width(job.model) // job.parallelism.expert_parts
     local = experts_of(job.model).count // job.parallelism.expert
     each = math.ceil(rows / local)
-    size = rows * hidden * tape.width
-    if parts > 1:
-        gathered = tape.gathers
-        gather, add = Exchange("all_gather", "tensor", size), Exchange("reduce_scatter", "tensor", size)
-        tape.step([gather] if gathered else [], [add if gathered else Exchange("all_reduce", "tensor", size)])
-    sorts, fused = job.expert_kernels in {"unfused", "all-to-all"} and local > 1, job.expert_kernels == "fused"
-    if sorts:
-        tape.stream("sort by expert", rows * hidden, Pass(1, 1), Pass(1, 1))
-    if job.padded_experts:
-        tape.stream("pad", rows * hidden, Pass(1, 1), Pass(1, 1))
+    fused = job.expert_kernels == "fused"
+    _gather(tape, job, rows * hidden, local)
     tape.apart = local - 1 if job.expert_kernels in _ROUTING else 0
     up = (each, hidden, up_projections(job.model) * inner)
     tape.linear("experts up", up, batch=local, stored=rows * hidden, turned="gradient" if fused else "")
@@ -184,14 +180,68 @@ def _grouped(tape: Tape, job: Job, rows: int) -> None:
     down, turned = (each, inner, hidden), "input" if fused else ""
     tape.linear("experts down", down, batch=local, stored=rows * inner, turned=turned)
     tape.apart = 0
-    if job.padded_experts:
-        tape.stream("take out padding", rows * hidden, Pass(1, 1), Pass(1, 1))
-    if not fused:
-        _add_biases(tape, job, rows * hidden)
-    if sorts:
-        tape.stream("sort by rank", rows * hidden, Pass(1, 1), Pass(1, 1))
+    _add_up_parts(tape, job, rows * hidden, local)
+
+
+def _gather(tape: Tape, job: Job, elements: int, experts: int) -> None:
+    """Record what brings `elements` of tokens in the order of the experts of this rank.
+
+    Tokens that are not ordered by fused kernels are in parts by width before they are gathered.
+    """
+    parts, apart = job.parallelism.expert_parts, job.expert_kernels == "unfused"
+    if apart and experts > 1:
+        tape.stream("sort by expert", elements // parts, Pass(1, 1), Pass(1, 1))
     if parts > 1:
-        tape.sum_up(rows * hidden)
+        gathered, size = tape.gathers, elements * tape.width
+        gather, add = Exchange("all_gather", "tensor", size), Exchange("reduce_scatter", "tensor", size)
+        tape.step([gather] if gathered else [], [add if gathered else Exchange("all_reduce", "tensor", size)])
+    if apart:
+        _take_slices(tape, elements * tape.width, experts, parts)
+    elif job.expert_kernels == "all-to-all" and experts > 1:
+        tape.stream("sort by expert", elements, Pass(1, 1), Pass(1, 1))
+    if job.padded_experts:
+        tape.stream("pad", elements, Pass(1, 1), Pass(1, 1))
+
+
+def _add_up_parts(tape: Tape, job: Job, elements: int, experts: int) -> None:
+    """Record what brings `elements` of results back in the order in which they were received."""
+    parts, apart = job.parallelism.expert_parts, job.expert_kernels == "unfused"
+    if job.padded_experts:
+        tape.stream("take out padding", elements, Pass(1, 1), Pass(1, 1))
+    if job.expert_kernels != "fused":
+        _add_biases(tape, job, elements)
+    if apart:
+        _put_slices(tape, elements * tape.width, experts, parts)
+    elif job.expert_kernels == "all-to-all" and experts > 1:
+        tape.stream("sort by rank", elements, Pass(1, 1), Pass(1, 1))
+    if parts > 1:
+        tape.sum_up(elements)
+    if apart and experts > 1:
+        tape.stream("sort by rank", elements // parts, Pass(1, 1), Pass(1, 1))
+
+
+def _take_slices(tape: Tape, size: int, experts: int, parts: int) -> None:
+    """Record what experts that run one after another do to their input of `size` bytes, which came in parts by width.
+
+    Autograd fills a gradient of all of the input for the slice of each expert, and adds these up (``SequentialMLP`` of
+    Megatron-core 0.8 and 0.9, megatron/core/transformer/moe/experts.py; ``_gather_along_last_dim`` and
+    ``_reduce_scatter_along_last_dim``, megatron/core/tensor_parallel/mappings.py).
+    """
+    ordered = [_plain(tape, "order by width", 2 * size)] * (parts > 1)
+    filled = [_plain(tape, "gradient of all input", size), _plain(tape, "gradient of a slice", 2 * size // experts)]
+    added = [_plain(tape, "add gradients of slices", 3 * size)] * (experts - 1)
+    tape.step([*ordered, _plain(tape, "zeros for results", size)], [*filled * experts, *added, *ordered])
+
+
+def _put_slices(tape: Tape, size: int, experts: int, parts: int) -> None:
+    """Record how results of experts that run one after another get into a buffer of `size` bytes, sent by width.
+
+    Backward each assignment copies the gradient of the buffer, then that of its slice, which it puts to zero.
+    """
+    ordered = [_plain(tape, "order by width", 2 * size)] * (parts > 1)
+    part = size // experts
+    back = [_plain(tape, "gradient of results", each) for each in (2 * size, 2 * part, part, 2 * part)]
+    tape.step([*[_plain(tape, "result into buffer", 2 * part)] * experts, *ordered], [*ordered, *back * experts])
 
 
 def _limit(tape: Tape, job: Job, elements: int) -> None:
