@@ -334,6 +334,24 @@ def test_what_pytorch_adds_up_by_token_takes_longer_than_what_one_kernel_does(gp
     ]
 
 
+@pytest.mark.parametrize(("tensor", "expert"), [(1, 1), (1, 4), (2, 1), (2, 2)])
+def test_experts_one_after_another_take_slices_and_fill_a_buffer(tensor: int, expert: int) -> None:
+    """Bytes by operation of ``SequentialMLP`` of Megatron-core 0.8 and by autograd's rules for slices; no wait."""
+    degrees = {"tensor": tensor, "sequence_parallel": tensor > 1, "expert": expert, "data": expert}
+    ordered, work = (layer(job_of(each, **degrees)) for each in ("all-to-all", "unfused"))
+    names = ("zeros", "result into", "gradient of", "add gradients of", "order by width")
+    size, experts = 2 * 2 * 512 * 2 * 4096, 8 // expert  # two experts for each of 512 tokens of two sequences, in bf16
+    width = 2 * (2 + 2) * size * (tensor > 1)  # read and written at both exchanges of tensor-parallel ranks
+
+    forward, backward = (
+        sum(each.traffic for each in kernels(items) if each.name.startswith(names))
+        for items in (work.forward, work.backward)
+    )
+
+    assert forward + backward == 3 * size + (6 * experts + 4) * size + width
+    assert [sum(isinstance(item, Level) for item in each.forward) for each in (ordered, work)] == [1, 0]
+
+
 def test_rows_added_up_atomically_take_as_long_as_they_were_measured() -> None:
     """Two of 4,096 elements for each of 2,048 tokens, on H200: 0.20 ms (tile-ai/TileOPs, pull request 608)."""
     moved, own, hidden = 2 * 2048, 2048, 4096
