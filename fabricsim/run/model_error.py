@@ -19,7 +19,7 @@ MODEL_ERRORS = {
     "vtrain": 0.105,
     "jean-zay": 0.023,
     "fsdp": 0.091,
-    "dgxc": 0.053,
+    "dgxc": 0.048,
     "mlperf": 0.105,
     "megatron-bridge": 0.157,
     "dlperf": 0.348,

@@ -14,7 +14,9 @@ NeMo 24.07 has ``NVTE_FUSED_ATTN: 0`` as well: NVIDIA/NeMo-Framework-Launcher, l
 for 24.03.01 (@01d0773), for 24.05.01 in a fork (dingqingy/NeMo-Framework-Launcher@0baa3f0) and beside the Llama 3.1 of
 24.07 in another (TJ-Solergibert@2620c4e), and no more for 24.09 (susd1234@e09264f).
 
-Operations of PyTorch order tokens of Grok-1: Megatron-core fused them later (``moe_permute_fusion`` of 0.11).
+Operations of PyTorch order tokens of Grok-1: Megatron-core fused them later (``moe_permute_fusion`` of 0.11). Its
+experts run one after another and have their tokens padded: ``moe_grouped_gemm: false``,
+``moe_pad_expert_input_to_capacity: true`` (grok1/grok1_314b.yaml @35a9aec).
 """
 
 from __future__ import annotations
