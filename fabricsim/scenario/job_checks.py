@@ -337,9 +337,11 @@ def _separate(job: Job) -> Iterator[Mistake]:
     if job.loss_kernels == "fused" and job.elementwise != "fused":
         problem = f"is fused, which {job.elementwise!r} kernels are not"
         yield Mistake("job.loss_kernels", problem, 'set job.elementwise to "fused"')
-    if job.optimizer != "fused" and job.parallelism.zero:
+    if job.optimizer in {"tensors", "separate"} and job.parallelism.zero:
         problem = f'"{job.optimizer}" goes tensor by tensor, but with zero a rank has a share of all'
         yield Mistake("job.optimizer", problem, 'set it to "fused"')
+    if job.optimizer == "distributed" and job.parallelism.fully_sharded:
+        yield Mistake("job.optimizer", '"distributed" is that of zero = 1', 'set it to "fused", or zero to 1')
 
 
 def _lengths(job: Job) -> Iterator[tuple[str, int]]:

@@ -15,12 +15,12 @@ from fabricsim.workload.data_parallel import make_reducer
 from fabricsim.workload.lane import RankOps
 from fabricsim.workload.links import Beside
 from fabricsim.workload.machines import LONGEST
-from fabricsim.workload.optimizer import gradient_copies, optimizer_operations
+from fabricsim.workload.optimizer import gradient_copies, optimizer_operations, parts_of_tensors
 from fabricsim.workload.passes import has_weight_passes, ordered, without_other_direction
 from fabricsim.workload.pipeline_parallel import Pipeline, held_by_receives, run_stage
 from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import Call, GroupSet, Program
-from fabricsim.workload.roofline import operations_time
+from fabricsim.workload.roofline import operations_time, rows_time
 from fabricsim.workload.shapes import embedding_stages
 from fabricsim.workload.stages import plan_stages
 from fabricsim.workload.tape import gradient_bytes
@@ -116,11 +116,24 @@ class JobPlan:
         times = []
         for stage in range(degrees.pipeline):
             tensors, experts = self._tensors(stage)
+            parts = self._parts(stage)
             if degrees.zero:
                 own = -(-sum(tensors) // degrees.shards) + -(-sum(experts) // degrees.expert_shards)
                 tensors, experts = [own], []
-            times.append(operations_time(optimizer_operations([*tensors, *experts], self.job), self.job, self.gpu))
+            items = optimizer_operations([*tensors, *experts], self.job, parts)
+            times.append(rows_time(items, self.job, self.gpu))
         return tuple(times)
+
+    def _parts(self, stage: int) -> int:
+        """Count the tensors that a rank of a pipeline stage updates a part of."""
+        degrees, experts = self.job.parallelism, self.job.model.experts
+        shards, of_experts = (degrees.shards, degrees.expert_shards) if degrees.zero else (1, 1)
+        own = experts.count // degrees.expert if experts else 1
+        return sum(
+            parts_of_tensors(chunk.tensors, shards, self.job)
+            + parts_of_tensors(chunk.experts, of_experts, self.job, own)
+            for chunk in self.chunks(stage)
+        )
 
     def _tensors(self, stage: int) -> tuple[list[int], list[int]]:
         """Elements of each parameter tensor of the ranks of a pipeline stage, and of each of their experts'."""

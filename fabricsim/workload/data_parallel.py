@@ -195,17 +195,25 @@ class Bucketed(_Replicated):
             (share, [gradient_buckets(tensors, *caps) for tensors in share.tensors]) for share in self.shares
         ]
         self._gathers: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._beside = [self._share_of(chunk, stage) for chunk, stage in enumerate(chunks)]
+        self._pipelined, self._gathering = job.parallelism.pipeline > 1, False
+        self._beside: dict[Direction, list[float]] = {
+            "forward": [self._share_of("all_gather", number, chunk.forward) for number, chunk in enumerate(chunks)],
+            "backward": [self._share_of(self.reduce, number, chunk.backward) for number, chunk in enumerate(chunks)],
+        }
 
-    def _share_of(self, chunk: int, stage: Stage) -> float:
-        """Give that of the backward pass of a chunk beside the reduction of its gradients."""
+    def _share_of(self, collective: CollectiveName, chunk: int, kernels: int) -> float:
+        """Give that of a pass of a chunk, of so many ps, beside what is done for its parameters or gradients."""
         calls = ((share, bucket.size) for share, chunks in self._buckets for bucket in chunks[chunk])
-        times = (self.least(self.reduce, share, self.size(self.reduce, share, elements)) for share, elements in calls)
-        return part(sum(times), seconds(stage.backward))
+        times = (self.least(collective, share, self.size(collective, share, elements)) for share, elements in calls)
+        return part(sum(times), seconds(kernels))
 
     def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
-        """Give the share of the pass of a block, that of its chunk."""
-        return self._beside[chunk] if self.overlaps(direction, final=final) else 0.0
+        """Give the share of the pass of a block, that of its chunk.
+
+        In a pipeline stages wait for their first inputs while parameters come, and forward passes do not slow.
+        """
+        beside = self._gathering if direction == "forward" else self.overlaps(direction, final=final)
+        return self._beside[direction][chunk] if beside else 0.0
 
     def begin(self) -> None:
         """Gather the parameters, those first that are needed first."""
@@ -219,6 +227,8 @@ class Bucketed(_Replicated):
 
     def before_forward(self, chunk: int, block: int) -> None:
         """Wait for the parameters; a bucket is complete from its first block on, and they come in order."""
+        if not block:
+            self._gathering = not self._pipelined and not self.quiet("forward", chunk, final=False)
         self.lane.wait(self._gathers.pop((chunk, block), ()))
 
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.workload.feed_forward import activation, network
+from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, up_projections
 from fabricsim.workload.tape import FP32, streamed
@@ -37,11 +38,6 @@ deepseek-v3-gb200-optimization, sections 2.1.4 and 2.2.1). Without groups of exp
 that are about as many as those behind it (``topk_softmax_with_capacity`` and the auxiliary loss of Megatron-core 0.8,
 megatron/core/transformer/moe/moe_utils.py and router.py). U: as many in the backward pass."""
 _LISTED = 3  # of these are listed one by one
-_PYTORCH = 37.1 / 99.7
-"""Share of the host's time for a kernel of Transformer Engine that PyTorch takes for its own.
-
-Of their linear layers on Grace (NVIDIA/TransformerEngine, issue 2053); 0.31 by forward and backward pass of one on H100
-(issue 445)."""
 
 
 def expert_layer(tape: Tape, job: Job, attention: Callable[[], None]) -> None:
@@ -135,7 +131,7 @@ def _route(tape: Tape, job: Job, tokens: int) -> None:
 
 def _plain(tape: Tape, name: str, traffic: int) -> Operation:
     """Make a kernel of PyTorch, which takes less of the host than one of Transformer Engine."""
-    less = 0 if tape.recorded else round((1 - _PYTORCH) * tape.job.kernel_launch)
+    less = 0 if tape.recorded else round((1 - SHARE_OF_PYTORCH) * tape.job.kernel_launch)
     return Operation(name, 0, traffic, more=-less)
 
 

@@ -16,6 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+SHARE_OF_PYTORCH = 37.1 / 99.7
+"""Share of the host's time for a kernel of Transformer Engine that PyTorch takes for its own.
+
+Of their linear layers on Grace (NVIDIA/TransformerEngine, issue 2053); 0.31 by forward and backward pass of one on H100
+(issue 445)."""
+
 
 class Span(NamedTuple):
     """A row of kernels, all times in ps.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fabricsim.scenario.job import KERNEL_LAUNCH
+from fabricsim.workload.buckets import gradient_buckets
+from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.tape import FP32, NARROW_BYTES, PRECISION_BYTES, Tape, gradient_bytes
-from fabricsim.workload.work import Operation
+from fabricsim.workload.work import Level, Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.schedule import Direction
@@ -36,7 +39,29 @@ _CHAIN = {
 NVIDIA's script after it: each operation a kernel, and variables assigned from what was worked out beside them."""
 
 
-def optimizer_operations(tensors: Sequence[int], job: Job) -> tuple[Operation, ...]:
+_DISTRIBUTED = {"copy parameters": 1, "quantise parameters": 2}
+"""Kernels of a pass of Megatron-LM's distributed optimizer for each tensor that a rank has a part of.
+
+Parameters are copied one by one (``_copy_main_params_to_model_params``, megatron/core/optimizer/distrib_optimizer.py);
+in 8 bits with current scaling their largest element is found, then they are cast (``cast_master_weights_to_fp8`` of
+Transformer Engine), in MXFP8 copied to a buffer and cast behind the gather."""
+
+
+def parts_of_tensors(blocks: Sequence[Sequence[int]], shards: int, job: Job, experts: int = 1) -> int:
+    """Count the tensors of a chunk that a rank updates a part of, in the mean over the ranks that share them.
+
+    `n` ranks cut a bucket of `k` tensors into `n` parts of equal size, which have ``k + n - 1`` pieces of tensors.
+
+    `blocks`: elements of each tensor of each block.
+    `experts`: how many a rank has, each of which has its own of what is listed together.
+    """
+    tensors, width = experts * sum(map(len, blocks)), gradient_bytes(job)
+    caps = job.first_bucket // width, job.bucket // width
+    buckets = len(gradient_buckets(blocks, *caps)) if job.overlap == "ddp" else min(tensors, 1)
+    return -(-(tensors + buckets * (shards - 1)) // shards)
+
+
+def optimizer_operations(tensors: Sequence[int], job: Job, parts: int = 1) -> tuple[Operation | Level, ...]:
     """List what the optimizer does to the parameters of a stage, once per iteration.
 
     Bytes per parameter, after Megatron-LM's mixed-precision Adam with ``g`` bytes per gradient and
@@ -49,13 +74,16 @@ def optimizer_operations(tensors: Sequence[int], job: Job) -> tuple[Operation, .
     products turn it, and transpose it, once, but with ZeRO 3 (`parameters_for_products`).
 
     `tensors`: elements of each parameter tensor, or of all together.
-    `job`: says with ``optimizer`` whether a pass is one kernel for all tensors or one for each.
+    `job`: says with ``optimizer`` whether a pass is one kernel for all tensors or one for each. That of
+        ``"distributed"`` is not in CUDA graphs (docs.nvidia.com/dl-cuda-graph, examples/llama-31-405b), and the host
+        reads the norm of gradients before it goes on (``get_grad_norm_fp32``, megatron/core/optimizer/clip_grads.py).
+    `parts`: how many parts of tensors a rank has (`parts_of_tensors`).
     """
     grad, width = gradient_bytes(job), PRECISION_BYTES[job.precision]
     layouts = _layouts(job)
     adam = _CHAIN if job.optimizer == "separate" else {"Adam": (4, 3)}
     rows = [
-        ("zero gradients", grad, job.optimizer == "fused"),
+        ("zero gradients", grad, job.optimizer in {"fused", "distributed"}),
         ("average gradients", 2 * grad, job.parallelism.data > 1 and not job.flatten_gradients),
         ("copy gradients to fp32", grad + FP32, grad != FP32),
         ("unscale", 2 * FP32, job.precision == "fp16"),
@@ -69,8 +97,24 @@ def optimizer_operations(tensors: Sequence[int], job: Job) -> tuple[Operation, .
             layouts > 0,
         ),
     ]
+    if job.optimizer == "distributed":
+        return tuple(_distributed([(name, size * sum(tensors)) for name, size, done in rows if done], job, parts))
     kernels = [sum(tensors)] if job.optimizer == "fused" else tensors
     return tuple(Operation(name, 0, size * elements) for name, size, done in rows if done for elements in kernels)
+
+
+def _distributed(rows: Iterable[tuple[str, int]], job: Job, parts: int) -> Iterator[Operation | Level]:
+    """Split passes that go tensor by tensor, and have the host wait for the norm of gradients."""
+    each = max(job.kernel_launch, KERNEL_LAUNCH["transformer-engine"])
+    more = round(SHARE_OF_PYTORCH * each) - job.kernel_launch
+    for name, size in rows:
+        kernels = parts * _DISTRIBUTED.get(name, 0)
+        if kernels:
+            yield from [Operation(name, 0, size // kernels, more=more)] * kernels
+        else:
+            yield Operation(name, 0, size, more=more)
+        if name == "gradient norm":
+            yield Level()
 
 
 def _layouts(job: Job) -> int:

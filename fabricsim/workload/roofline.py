@@ -42,13 +42,14 @@ from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS, is_windowe
 from fabricsim.workload.issue import Span, kernel, row
 from fabricsim.workload.measured import measured_times
 from fabricsim.workload.tape import FP32, PRECISION_BYTES
+from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from fabricsim.scenario.cluster import Gpu, Precision
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.work import Operation
+    from fabricsim.workload.work import Level
 
 TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 128), (64, 64))
 """Rows and columns of the tiles of cuBLAS (NVIDIA, Matrix Multiplication Background User's Guide)."""
@@ -84,6 +85,12 @@ def operations_time(operations: Sequence[Operation], job: Job, gpu: Gpu) -> int:
     """
     running = sum(_device_times(operations, job, gpu))
     return max(running, sum(host_time(operation, job) for operation in operations))
+
+
+def rows_time(items: Iterable[Operation | Level], job: Job, gpu: Gpu) -> int:
+    """Time of rows of kernels, ps, between which the host waits for the GPU; see `operations_time`."""
+    rows = itertools.groupby(items, lambda item: isinstance(item, Operation))
+    return sum(operations_time([item for item in row if isinstance(item, Operation)], job, gpu) for _, row in rows)
 
 
 def kernels_span(operations: Sequence[Operation], job: Job, gpu: Gpu) -> Span:

@@ -104,6 +104,11 @@ _SMALL = ("h200", "b200", "gb200")
 # dryrun_configs/llama/llama3_70b_sft_gb200_fp8_mx_v1.yaml, though earlier recipes call the same. MLPerf's of Llama 3.1
 # 8B has it, too (CE_FUSION_IMPL=te, config_common_8b.sh)
 _TUNED = ("SFT", "LoRA")
+# Megatron-core's optimizer is that of all recipes for Megatron but GPT-3 of dgxc and MLPerf up to v4.1 (distributed_
+# fused_adam of APEX in nemo_megatron/gpt3_175b_hydra.yaml @35a9aec, mcore_distributed_optim in that of Grok-1 and
+# Nemotron-4) and, U, NeMo 24.07. DeepSeek-V3 and Kimi K2, and all in BF16, have one that keeps no copy of parameters
+# apart (use_precision_aware_optimizer, scripts/performance of Megatron-Bridge)
+_APEX, _AWARE = ("v3.", "v4.", _NEMO), ("deepseek-v3", "kimi-k2")
 _PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
 TABLES = ("dgxc", "megatron-bridge")
 
@@ -227,6 +232,8 @@ def published_run(record: np.void) -> PublishedRun:
         lines.append("job.parallelism.zero=0")
     lines += _attention(run, gpu)
     lines += _repeats(record)
+    if _is_distributed(record):
+        lines.append("job.optimizer=distributed")
     if (run.startswith(_BRIDGE) and not run.endswith(_TUNED)) or EIGHT_BILLION in run:
         lines.append("job.loss_kernels=fused")
     if int(record["expert"]) > 1:
@@ -319,6 +326,14 @@ def _narrow(record: np.void, context: int) -> list[str]:
     if tuning and str(record["gpu"]) in _SMALL and (context == 1 or precision == "nvfp4"):
         lines.append("job.activation_input=fp8")
     return lines
+
+
+def _is_distributed(record: np.void) -> bool:
+    """Whether Megatron-core's distributed optimizer copies parameters tensor by tensor."""
+    run, model = str(record["run"]), str(record["model"])
+    if record["shards"] or run.startswith(_APEX) or model.startswith("gpt3"):
+        return False
+    return not run.startswith(_BRIDGE) or (model not in _AWARE and str(record["precision"]) != "bf16")
 
 
 def _layers(record: np.void) -> int:
