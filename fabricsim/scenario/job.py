@@ -20,7 +20,7 @@ DIMENSIONS = ("tensor", "context", "data", "pipeline")
 FULLY_SHARDED = 3
 """ZeRO stage that shares out parameters as well."""
 
-SHARDED_KEYS = ("prefetch", "narrow_gathers", "sharded_copies")
+SHARDED_KEYS = ("prefetch", "sharded_copies")
 """Settings of a job for that stage alone."""
 
 SHARDED_DEGREES = ("replicate", "reshard_after_forward")
@@ -158,8 +158,9 @@ class Job(Spec):
 
     ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
     ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
-    does. With ``zero = 3`` parameters are gathered ``prefetch`` blocks ahead, those of layers in 8 bits with
-    ``narrow_gathers`` (``enable_fsdp_float8_all_gather`` of torchtitan; XLA does so by itself); ``sharded_copies`` says
+    does. With ``zero`` parameters of layers are gathered in 8 bits with ``narrow_gathers`` (``fp8_param_gather`` of
+    Megatron-LM, ``enable_fsdp_float8_all_gather`` of torchtitan; XLA does so by itself). With ``zero = 3`` they are
+    gathered ``prefetch`` blocks ahead; ``sharded_copies`` says
     whether they go out of a buffer and gradients into one (``"both"``, ``fully_shard`` of PyTorch), gradients alone
     (``"gradients"``, its ``FullyShardedDataParallel``) or neither (``"none"``, XLA). ``recompute = "full"`` stores
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"`` repeats

@@ -267,6 +267,8 @@ def _narrow(job: Job) -> Iterator[Mistake]:
     if job.narrow_gathers and (job.products != "fp8" or job.adapters is not None):
         problem = "is for trained parameters of products in 8 bits with a scale per tensor"
         yield Mistake("job.narrow_gathers", problem, 'set job.products = "fp8", without job.adapters')
+    if job.narrow_gathers and not job.parallelism.zero:
+        yield Mistake("job.narrow_gathers", "has no effect with zero = 0: nothing is gathered", "take it out")
     if job.attention_products and job.attention != "fused":
         yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
     if job.activation_input and job.model.family != "llama":

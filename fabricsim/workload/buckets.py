@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -12,10 +13,19 @@ class Bucket:
 
     `size`: bytes.
     `block`: number of the block, in forward order, whose backward pass completes it.
+    `parts`: blocks, and how much of it is of each.
     """
 
     size: int
     block: int
+    parts: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+
+    def by_width(self, widths: Sequence[int]) -> dict[int, int]:
+        """Add up its parts by the `widths` of blocks, the narrow ones first."""
+        found: Counter[int] = Counter()
+        for block, size in self.parts:
+            found[widths[block]] += size
+        return dict(sorted(found.items()))
 
 
 def gradient_buckets(gradients: Sequence[Sequence[int]], first_cap: int, cap: int) -> list[Bucket]:
@@ -31,13 +41,17 @@ def gradient_buckets(gradients: Sequence[Sequence[int]], first_cap: int, cap: in
     Returns: in the order in which they are ready; their sizes add up to all gradients.
     """
     buckets: list[Bucket] = []
-    size = block = 0
+    parts: Counter[int] = Counter()
     for number in reversed(range(len(gradients))):
         for tensor in reversed(gradients[number]):
-            size, block = size + tensor, number
-            if size >= (cap if buckets else first_cap):
-                buckets.append(Bucket(size, block))
-                size = 0
-    if size:
-        buckets.append(Bucket(size, block))
+            parts[number] += tensor
+            if parts.total() >= (cap if buckets else first_cap):
+                buckets.append(_bucket(parts))
+                parts = Counter()
+    if parts.total():
+        buckets.append(_bucket(parts))
     return buckets
+
+
+def _bucket(parts: Counter[int]) -> Bucket:
+    return Bucket(parts.total(), min(parts), tuple(parts.items()))

@@ -116,11 +116,11 @@ class JobPlan:
         times = []
         for stage in range(degrees.pipeline):
             tensors, experts = self._tensors(stage)
-            parts = self._parts(stage)
+            held = (sum(tensors) + sum(experts)) if degrees.zero else 0
             if degrees.zero:
                 own = -(-sum(tensors) // degrees.shards) + -(-sum(experts) // degrees.expert_shards)
                 tensors, experts = [own], []
-            items = optimizer_operations([*tensors, *experts], self.job, parts)
+            items = optimizer_operations([*tensors, *experts], self.job, self._parts(stage), held)
             times.append(rows_time(items, self.job, self.gpu))
         return tuple(times)
 

@@ -18,6 +18,7 @@ FullyShardedDataParallel (Zhao et al., arXiv 2304.11277).
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.schedule import Direction
+    from fabricsim.workload.buckets import Bucket
     from fabricsim.workload.lane import RankOps
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.stages import Stage
@@ -126,6 +128,7 @@ class _Replicated(Reducer):
         self.reduce: CollectiveName = "reduce_scatter" if self.zero else "all_reduce"
         self.gradient = gradient_bytes(job)
         self.parameter = PRECISION_BYTES[job.precision]
+        self.chunks = chunks
         shares = (
             _Share(lane.group("data"), tuple(chunk.tensors for chunk in chunks)),
             _Share(lane.group("expert_data"), tuple(chunk.experts for chunk in chunks)),
@@ -137,9 +140,9 @@ class _Replicated(Reducer):
         unit = math.lcm(len(share.group), ALIGNMENT) if self.zero else 1
         return -(-elements // unit) * unit
 
-    def wait_for(self, collective: CollectiveName, share: _Share, elements: int) -> None:
-        """Communicate, and do nothing else meanwhile."""
-        if size := self.size(collective, share, elements):
+    def wait_for(self, collective: CollectiveName, share: _Share, size: int) -> None:
+        """Communicate `size` bytes, and do nothing else meanwhile."""
+        if size:
             self.lane.join(Call(collective, share.group, size, "data"), TIMERS[collective])
 
     def least(self, collective: CollectiveName, share: _Share, size: int) -> float:
@@ -154,9 +157,13 @@ class _Replicated(Reducer):
         after = (*self.pending, *self.lane.last())
         self.pending = (self.lane.beside(Call(collective, group, size, "data"), TIMERS[collective], after=after),)
 
-    def size(self, collective: CollectiveName, share: _Share, elements: int) -> int:
-        """Bytes of a call for some elements."""
-        return self.padded(share, elements) * (self.parameter if collective == "all_gather" else self.gradient)
+    def reduced(self, share: _Share, elements: int) -> int:
+        """Bytes of the reduction of some gradients."""
+        return self.padded(share, elements) * self.gradient
+
+    def gathered(self, share: _Share, chunk: int, block: int) -> int:
+        """Bytes of the parameters of a block as they are gathered."""
+        return self.padded(share, share.block(chunk, block)) * self.chunks[chunk].gathered[block]
 
 
 class AtOnce(_Replicated):
@@ -166,7 +173,7 @@ class AtOnce(_Replicated):
         """Reduce the gradients of a micro-batch."""
         if self.zero > 1 and block == 0:
             for share in self.shares:
-                self.wait_for(self.reduce, share, share.chunk(chunk))
+                self.wait_for(self.reduce, share, self.reduced(share, share.chunk(chunk)))
 
     def quiet(self, direction: Direction, chunk: int, *, final: bool) -> bool:  # noqa: ARG002
         """Whether nothing happens in a pass of a chunk."""
@@ -176,13 +183,17 @@ class AtOnce(_Replicated):
         """Reduce the gradients of all micro-batches."""
         if self.zero <= 1:
             for share in self.shares:
-                self.wait_for(self.reduce, share, share.all)
+                self.wait_for(self.reduce, share, self.reduced(share, share.all))
 
     def publish(self) -> None:
-        """Gather the parameters that others have updated."""
-        if self.zero:
-            for share in self.shares:
-                self.wait_for("all_gather", share, share.all)
+        """Gather the parameters that others have updated, those of each width at once."""
+        for share in self.shares if self.zero else ():
+            elements: Counter[int] = Counter()
+            for chunk, stage in enumerate(self.chunks):
+                for block, width in enumerate(stage.gathered):
+                    elements[width] += share.block(chunk, block)
+            for width, count in sorted(elements.items()):
+                self.wait_for("all_gather", share, self.padded(share, count) * width)
 
 
 class Bucketed(_Replicated):
@@ -203,9 +214,18 @@ class Bucketed(_Replicated):
 
     def _share_of(self, collective: CollectiveName, chunk: int, kernels: int) -> float:
         """Give that of a pass of a chunk, of so many ps, beside what is done for its parameters or gradients."""
-        calls = ((share, bucket.size) for share, chunks in self._buckets for bucket in chunks[chunk])
-        times = (self.least(collective, share, self.size(collective, share, elements)) for share, elements in calls)
-        return part(sum(times), seconds(kernels))
+        times = 0.0
+        for share, chunks in self._buckets:
+            for bucket in chunks[chunk]:
+                gathers = collective == "all_gather"
+                sizes = self._gathered_of(share, chunk, bucket) if gathers else [self.reduced(share, bucket.size)]
+                times += sum(self.least(collective, share, size) for size in sizes)
+        return part(times, seconds(kernels))
+
+    def _gathered_of(self, share: _Share, chunk: int, bucket: Bucket) -> list[int]:
+        """Bytes of the parameters of a bucket as they are gathered, those of each width apart."""
+        widths = self.chunks[chunk].gathered
+        return [self.padded(share, elements) * width for width, elements in bucket.by_width(widths).items()]
 
     def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
         """Give the share of the pass of a block, that of its chunk.
@@ -222,7 +242,8 @@ class Bucketed(_Replicated):
         for share, chunks in self._buckets:
             for chunk, buckets in enumerate(chunks):
                 for bucket in reversed(buckets):
-                    self.beside("all_gather", share.group, self.size("all_gather", share, bucket.size))
+                    for size in self._gathered_of(share, chunk, bucket):
+                        self.beside("all_gather", share.group, size)
                     self._gathers[chunk, bucket.block] = self.pending
 
     def before_forward(self, chunk: int, block: int) -> None:
@@ -238,7 +259,7 @@ class Bucketed(_Replicated):
         for share, chunks in self._buckets:
             for bucket in chunks[chunk]:
                 if bucket.block == block:
-                    self.beside(self.reduce, share.group, self.size(self.reduce, share, bucket.size))
+                    self.beside(self.reduce, share.group, self.reduced(share, bucket.size))
 
     def overlaps(self, direction: Direction, *, final: bool) -> bool:
         """Whether a pass runs beside collectives: a backward pass whose gradients are reduced."""
@@ -269,18 +290,18 @@ class Sharded(_Replicated):
         self._replicas = lane.group("replicate")
         if degrees.replicate > 1:
             self.shares = [_Share(lane.group("shard"), share.tensors) for share in self.shares]
-        self._job, self._gpu, self._chunks = job, gpu, chunks
+        self._job, self._gpu = job, gpu
         self._parts: dict[tuple[int, int, Direction], float] = {}
 
     def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
         """Give the share of the pass of a block beside the collectives of its own parameters and gradients."""
         if (chunk, block, direction) not in self._parts:
-            passes, back = self._chunks[chunk].blocks[block], direction == "backward"
+            passes, back = self.chunks[chunk].blocks[block], direction == "backward"
             kernels = seconds(computing([passes.backward if back else passes.forward]))
             collectives = 0.0
             for share in self.shares:
-                gathered = self._gathered(share, chunk, block)
-                scattered = self.size("reduce_scatter", share, share.block(chunk, block))
+                gathered = self.gathered(share, chunk, block)
+                scattered = self.reduced(share, share.block(chunk, block))
                 collectives += self.least("all_gather", share, gathered) * (self._again or not back)
                 collectives += self.least("reduce_scatter", share, scattered) * back
             self._parts[chunk, block, direction] = part(collectives, kernels)
@@ -308,7 +329,7 @@ class Sharded(_Replicated):
             if self._job.sharded_copies != "none":
                 copied = elements * (self.parameter + self.gradient)
                 self._compute([Operation("gradients into their buffer", 0, copied)], "backward")
-            size = self.size("reduce_scatter", share, elements)
+            size = self.reduced(share, elements)
             self.beside("reduce_scatter", share.group, size)
             if len(self._replicas) > 1:
                 self.beside("all_reduce", self._replicas, size // len(share.group))
@@ -321,24 +342,20 @@ class Sharded(_Replicated):
         for block in blocks:
             if block not in self._gathers:
                 for share in self.shares:
-                    self.beside("all_gather", share.group, self._gathered(share, chunk, block))
+                    self.beside("all_gather", share.group, self.gathered(share, chunk, block))
                 self._gathers[block] = self.pending
-
-    def _gathered(self, share: _Share, chunk: int, block: int) -> int:
-        """Bytes of the parameters of a block as they are gathered."""
-        return self.padded(share, share.block(chunk, block)) * self._chunks[chunk].gathered[block]
 
     def _take(self, chunk: int, block: int, direction: Direction) -> None:
         """Wait for the parameters of a block, copy them out, and make them ready for a pass."""
         self.lane.wait(self._gathers.pop(block))
-        copied = 2 * self._held(chunk, block) * self._chunks[chunk].gathered[block]
+        copied = 2 * self._held(chunk, block) * self.chunks[chunk].gathered[block]
         copies = [Operation("parameters out of their buffer", 0, copied)] if self._job.sharded_copies == "both" else []
         self._prepare(copies, chunk, block, direction)
 
     def _prepare(self, copies: list[Operation], chunk: int, block: int, direction: Direction) -> None:
         """Make parameters ready for the products of a pass."""
         turned: list[Operation] = []
-        if self._chunks[chunk].layers[block]:
+        if self.chunks[chunk].layers[block]:
             turned = parameters_for_products(self._held(chunk, block), self._job, direction)
         self._compute([*copies, *turned], direction)
 

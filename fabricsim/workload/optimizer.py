@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fabricsim.scenario.job import KERNEL_LAUNCH
@@ -39,12 +40,12 @@ _CHAIN = {
 NVIDIA's script after it: each operation a kernel, and variables assigned from what was worked out beside them."""
 
 
-_DISTRIBUTED = {"copy parameters": 1, "quantise parameters": 2}
+_DISTRIBUTED = {"copy parameters": 1, "quantise own parameters": 2}
 """Kernels of a pass of Megatron-LM's distributed optimizer for each tensor that a rank has a part of.
 
 Parameters are copied one by one (``_copy_main_params_to_model_params``, megatron/core/optimizer/distrib_optimizer.py);
-in 8 bits with current scaling their largest element is found, then they are cast (``cast_master_weights_to_fp8`` of
-Transformer Engine), in MXFP8 copied to a buffer and cast behind the gather."""
+if they are gathered in 8 bits, their largest element is found, then they are cast (``cast_master_weights_to_fp8`` of
+Transformer Engine)."""
 
 
 def parts_of_tensors(blocks: Sequence[Sequence[int]], shards: int, job: Job, experts: int = 1) -> int:
@@ -61,7 +62,9 @@ def parts_of_tensors(blocks: Sequence[Sequence[int]], shards: int, job: Job, exp
     return -(-(tensors + buckets * (shards - 1)) // shards)
 
 
-def optimizer_operations(tensors: Sequence[int], job: Job, parts: int = 1) -> tuple[Operation | Level, ...]:
+def optimizer_operations(
+    tensors: Sequence[int], job: Job, parts: int = 1, held: int = 0
+) -> tuple[Operation | Level, ...]:
     """List what the optimizer does to the parameters of a stage, once per iteration.
 
     Bytes per parameter, after Megatron-LM's mixed-precision Adam with ``g`` bytes per gradient and
@@ -71,16 +74,17 @@ def optimizer_operations(tensors: Sequence[int], job: Job, parts: int = 1) -> tu
     has no loss scale); norm ``4``; scale by the clip factor ``8`` (only if the norm is above its limit,
     ``clip_gradients``); Adam reads gradient, parameter and two moments and writes three of them ``28``,
     operation by operation ``156``; write the working copy ``4 + w`` (not in fp32); with narrower
-    products turn it, and transpose it, once, but with ZeRO 3 (`parameters_for_products`).
+    products turn it, and transpose it, once, but with ZeRO 3 (`parameters_for_products`); shared out, each rank does so
+    with all that it holds, once they are gathered, or turns its own and transposes all (``job.narrow_gathers``).
 
     `tensors`: elements of each parameter tensor, or of all together.
     `job`: says with ``optimizer`` whether a pass is one kernel for all tensors or one for each. That of
         ``"distributed"`` is not in CUDA graphs (docs.nvidia.com/dl-cuda-graph, examples/llama-31-405b), and the host
         reads the norm of gradients before it goes on (``get_grad_norm_fp32``, megatron/core/optimizer/clip_grads.py).
     `parts`: how many parts of tensors a rank has (`parts_of_tensors`).
+    `held`: elements that a rank holds, if it updates but a share of them.
     """
     grad, width = gradient_bytes(job), PRECISION_BYTES[job.precision]
-    layouts = _layouts(job)
     adam = _CHAIN if job.optimizer == "separate" else {"Adam": (4, 3)}
     rows = [
         ("zero gradients", grad, job.optimizer in {"fused", "distributed"}),
@@ -91,37 +95,34 @@ def optimizer_operations(tensors: Sequence[int], job: Job, parts: int = 1) -> tu
         ("clip", 2 * FP32, job.clip_gradients),
         *((name, FP32 * sum(moves), True) for name, moves in adam.items()),
         ("copy parameters", FP32 + width, width != FP32),
-        (
-            "quantise parameters",
-            round(width + layouts * NARROW_BYTES[job.products or "fp8"]),
-            layouts > 0,
-        ),
+        ("quantise own parameters", width + 1, job.narrow_gathers),
     ]
+    kernels = tensors if job.optimizer in {"tensors", "separate"} else [sum(tensors)]
+    listed = [Operation(name, 0, size * elements) for name, size, done in rows if done for elements in kernels]
     if job.optimizer == "distributed":
-        return tuple(_distributed([(name, size * sum(tensors)) for name, size, done in rows if done], job, parts))
-    kernels = [sum(tensors)] if job.optimizer == "fused" else tensors
-    return tuple(Operation(name, 0, size * elements) for name, size, done in rows if done for elements in kernels)
+        return *_distributed(listed, job, parts), *_gathered(held or sum(tensors), job)
+    return *listed, *(each for elements in ([held] if held else kernels) for each in _gathered(elements, job))
 
 
-def _distributed(rows: Iterable[tuple[str, int]], job: Job, parts: int) -> Iterator[Operation | Level]:
+def _gathered(elements: int, job: Job) -> list[Operation]:
+    """List what makes parameters that are not gathered for each pass ready for narrower products of an iteration."""
+    if job.products is None or job.adapters is not None or job.parallelism.fully_sharded:
+        return []
+    if job.narrow_gathers:
+        return [Operation("transpose parameters", 0, 2 * elements)]
+    size = PRECISION_BYTES[job.precision] + 2 * NARROW_BYTES[job.products]
+    return [Operation("quantise parameters", 0, round(size * elements))]
+
+
+def _distributed(listed: Iterable[Operation], job: Job, parts: int) -> Iterator[Operation | Level]:
     """Split passes that go tensor by tensor, and have the host wait for the norm of gradients."""
     each = max(job.kernel_launch, KERNEL_LAUNCH["transformer-engine"])
     more = round(SHARE_OF_PYTORCH * each) - job.kernel_launch
-    for name, size in rows:
-        kernels = parts * _DISTRIBUTED.get(name, 0)
-        if kernels:
-            yield from [Operation(name, 0, size // kernels, more=more)] * kernels
-        else:
-            yield Operation(name, 0, size, more=more)
-        if name == "gradient norm":
+    for item in listed:
+        kernels = max(parts * _DISTRIBUTED.get(item.name, 0), 1)
+        yield from [replace(item, traffic=item.traffic // kernels, more=more)] * kernels
+        if item.name == "gradient norm":
             yield Level()
-
-
-def _layouts(job: Job) -> int:
-    """In how many layouts the optimizer turns parameters for narrower products."""
-    if job.products is None or job.adapters is not None:
-        return 0
-    return int(job.narrow_gathers) if job.parallelism.fully_sharded else 2
 
 
 def parameters_for_products(elements: int, job: Job, direction: Direction) -> list[Operation]:

@@ -65,7 +65,7 @@ def gradient_bytes(job: Job) -> int:
 
 
 def gathered_width(block: Block, job: Job) -> int:
-    """Bytes per parameter of a block that ZeRO 3 gathers; in 8 bits a tensor has one scale."""
+    """Bytes per parameter of a block that is gathered; in 8 bits a tensor has one scale."""
     return 1 if job.narrow_gathers and block.kind in LAYERS else PRECISION_BYTES[job.precision]
 
 

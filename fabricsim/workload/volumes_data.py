@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import chain
 from math import lcm
 from typing import TYPE_CHECKING, Literal
@@ -12,12 +13,13 @@ from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.tally import EqualCalls
-from fabricsim.workload.tape import PRECISION_BYTES, gathered_width, gradient_bytes
+from fabricsim.workload.tape import gathered_width, gradient_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from fabricsim.scenario.job import Job
+    from fabricsim.workload.buckets import Bucket
 
     Part = Literal["dense", "experts"]
 
@@ -77,7 +79,7 @@ def _gathering(job: Job, elements: int, members: int, groups: int, width: int) -
 def _reduced(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
     """Elements of each piece of gradients of a rank."""
     if not job.parallelism.fully_sharded and job.overlap == "ddp":
-        return list(chain.from_iterable(_buckets(job, part, chunk) for chunk in chunks))
+        return [bucket.size for chunk in chunks for bucket in _buckets(job, part, chunk)]
     if job.parallelism.zero <= 1:
         return [sum(_blocks(job, part, chunks))]
     if not job.parallelism.fully_sharded:
@@ -87,14 +89,18 @@ def _reduced(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
 
 def _gathered(job: Job, part: Part, chunks: Iterable[int]) -> list[tuple[int, int]]:
     """Elements of each piece of parameters of a rank, and bytes of each of them."""
-    if job.narrow_gathers:
-        blocks = stage_blocks(job.model, virtual_stages(job), job.parallelism)
-        widths = [gathered_width(block, job) for chunk in chunks for block in blocks[chunk]]
-        return list(zip(_blocks(job, part, chunks), widths, strict=True))
-    width = PRECISION_BYTES[job.precision]
-    if not job.parallelism.fully_sharded and job.overlap == "none":
-        return [(sum(_blocks(job, part, chunks)), width)]
-    return [(elements, width) for elements in _reduced(job, part, chunks)]
+    blocks = stage_blocks(job.model, virtual_stages(job), job.parallelism)
+    widths = {chunk: [gathered_width(block, job) for block in blocks[chunk]] for chunk in chunks}
+    if not job.parallelism.fully_sharded and job.overlap == "ddp":
+        sizes = [bucket.by_width(widths[chunk]) for chunk in widths for bucket in _buckets(job, part, chunk)]
+        return [(elements, width) for each in sizes for width, elements in each.items()]
+    each = list(zip(_blocks(job, part, widths), chain.from_iterable(widths.values()), strict=True))
+    if job.parallelism.fully_sharded:
+        return each
+    found: Counter[int] = Counter()
+    for elements, width in each:
+        found[width] += elements
+    return [(elements, width) for width, elements in found.items()]
 
 
 def _blocks(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
@@ -105,9 +111,9 @@ def _blocks(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:
     return [getattr(block, part) for chunk in chunks for block in held[chunk]]
 
 
-def _buckets(job: Job, part: Part, chunk: int) -> list[int]:
-    """Elements of the buckets of a chunk, filled as PyTorch DistributedDataParallel fills them."""
+def _buckets(job: Job, part: Part, chunk: int) -> list[Bucket]:
+    """Give the buckets of a chunk, in elements, filled as PyTorch DistributedDataParallel fills them."""
     caps = job.first_bucket // gradient_bytes(job), job.bucket // gradient_bytes(job)
     blocks = stage_blocks(job.model, virtual_stages(job), job.parallelism)[chunk]
     tensors = [trained(block, job)[part == "experts"] for block in blocks]
-    return [bucket.size for bucket in gradient_buckets(tensors, *caps)]
+    return gradient_buckets(tensors, *caps)

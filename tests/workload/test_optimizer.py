@@ -41,9 +41,13 @@ def test_a_tensor_that_fills_a_bucket_is_shared_by_all() -> None:
     assert parts_of_tensors([[1000, 10], [20]], 8, job, experts=4) == -(-(12 + 3 * 7) // 8)
 
 
-@pytest.mark.parametrize(("products", "each"), [(None, {}), ("fp8", {"quantise parameters": 6})])
-def test_parameters_are_copied_part_by_part_over_the_same_bytes(products: str | None, each: dict[str, int]) -> None:
-    one, many = (make_job(data=8, zero=1, optimizer=how, products=products) for how in ("fused", "distributed"))
+@pytest.mark.parametrize(
+    ("narrow", "each"), [({}, {}), ({"products": "fp8", "narrow_gathers": True}, {"quantise own parameters": 6})]
+)
+def test_parameters_are_copied_part_by_part_over_the_same_bytes(
+    narrow: dict[str, object], each: dict[str, int]
+) -> None:
+    one, many = (make_job(data=8, zero=1, optimizer=how, **narrow) for how in ("fused", "distributed"))
     fused = [item for item in optimizer_operations([7200], one) if isinstance(item, Operation)]
 
     items = optimizer_operations([7200], many, parts=3)
@@ -56,6 +60,21 @@ def test_parameters_are_copied_part_by_part_over_the_same_bytes(products: str | 
     assert [items[number - 1] for number, item in enumerate(items) if isinstance(item, Level)] == [
         item for item in found if item.name == "gradient norm"
     ]
+
+
+@pytest.mark.parametrize(
+    ("products", "narrow", "size"), [("fp8", True, 2), ("fp8", False, 2 + 2), ("mxfp8", False, 2 + 2 * 33 / 32)]
+)
+def test_each_rank_makes_all_parameters_ready_for_products(*, products: str, narrow: bool, size: float) -> None:
+    plain, job = (make_job(data=8, zero=1, **each) for each in ({}, {"products": products, "narrow_gathers": narrow}))
+    own = 128 * 3 * narrow  # read in 16 bits, written in 8
+
+    more, less = (
+        sum(item.traffic for item in optimizer_operations([128], each, held=1024) if isinstance(item, Operation))
+        for each in (job, plain)
+    )
+
+    assert more - less == own + round(1024 * size)
 
 
 def test_the_host_copies_parameters_once_it_knows_the_norm(gpu: Gpu) -> None:

@@ -121,9 +121,11 @@ def test_hybrid_sharding(table: dict[str, Any], replicate: int, gpu: Gpu) -> Non
 
 @pytest.mark.slow
 @SHAPES
-@given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.just(3)))
-def test_zero_3_in_8_bits(table: dict[str, Any], gpu: Gpu) -> None:
+@given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.integers(1, 3)), overlap=OVERLAPS)
+def test_parameters_gathered_in_8_bits(table: dict[str, Any], overlap: dict[str, Any], gpu: Gpu) -> None:
     gpu = gpu.model_copy(update={"peak": {**gpu.peak, "fp8": 624e12}})
+    if table["parallelism"]["zero"] < 3:
+        table |= overlap
     narrow = agree({**table, "products": "fp8", "narrow_gathers": True}, gpu)["data", "all_gather"]
 
     assert narrow.wire < agree(table, gpu)["data", "all_gather"].wire

@@ -109,6 +109,7 @@ def job_tables(base: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
         (degrees["virtual_stages"] == 1, ("pipeline_overlap",)),
         (sharded or alone, UNSHARDED_KEYS),
         (not sharded, SHARDED_KEYS),
+        (degrees["zero"] == 0, ("narrow_gathers",)),
     )
     for key in itertools.chain.from_iterable(keys for without, keys in without_effect if without):
         job.pop(key, None)

@@ -311,14 +311,17 @@ def _narrow(record: np.void, context: int) -> list[str]:
     """Say what is computed in 8 or 4 bits, and where scales come from.
 
     Scales per tensor are of the tensor itself in Megatron-Bridge (``fp8_cs``) and in MLPerf v5.1 (``FP8_RECIPE``
-    ``tensorwise``) but for fine-tuning, of earlier iterations elsewhere. Fine-tuning trades heads for sequences
-    (``cp_comm_type`` ``a2a``).
+    ``tensorwise``) but for fine-tuning, of earlier iterations elsewhere. Those of MLPerf v5.1 gather parameters in 8
+    bits (``FP8_PARAM_GATHER=True``, ``config_common.sh``). Fine-tuning trades heads for sequences (``cp_comm_type``
+    ``a2a``).
     """
     run, precision = str(record["run"]), str(record["precision"])
     tuning = TUNING in run
     lines = [f"job.products={precision}"]
     if precision == "fp8" and not tuning and run.startswith((*_BRIDGE, "v5.1")):
         lines.append("job.scaling=current")
+    if precision == "fp8" and run.startswith("v5.1") and not tuning:
+        lines.append(_GATHERED_IN_8_BITS)
     if tuning or run == _EIGHT or (EIGHT_BILLION in run and precision == "nvfp4"):
         lines.append("job.attention_products=fp8")
     if tuning and context > 1:
