@@ -80,7 +80,7 @@ def test_what_the_bound_rules_out_is_not_the_best(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.05, 0.5])
 def test_a_gap_ends_a_search_as_soon_as_nothing_can_be_better_by_more(tmp_path: Path, gap: float) -> None:
-    loaded = load("llama3-405b", {**MACHINE, "job.global_batch": 16})
+    loaded = load("llama3-405b", {**MACHINE, "job.global_batch": 8})
     keys = {**KEYS, "job.parallelism.tensor": [1, 2, 4, 8], "job.recompute": ["none"]}
     best = search(loaded, tmp_path, given=keys)
     near = search(loaded, tmp_path, given=keys, extent=Extent(gap=gap))
