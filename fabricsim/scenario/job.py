@@ -153,7 +153,8 @@ class Job(Spec):
     or with ``scaling = "current"`` from the tensor itself, which is read once more for it. All else stays in
     ``precision``: attention without ``attention_products``, and logits without ``narrow_logits`` (``fp8_output_proj``
     of Megatron-LM). With ``activation_input`` the input of SwiGLU is kept in 8 bits, and turned back before its
-    gradient (``activation_func_fp8_input_store`` of Megatron-LM).
+    gradient (``activation_func_fp8_input_store`` of Megatron-LM). With ``activation_quantises`` SwiGLU and its gradient
+    write factors of products in 8 bits themselves (``use_transformer_engine_op_fuser``).
     With ``adapters`` the weights of the model are frozen, and those in ``products`` kept as such.
 
     ``overlap = "none"`` reduces all gradients after the last backward pass, as Megatron-LM does by default;
@@ -212,6 +213,7 @@ class Job(Spec):
     attention_products: Literal["fp8", "mxfp8"] | None = None
     narrow_logits: bool = False
     activation_input: Literal["fp8"] | None = None
+    activation_quantises: bool = False
     adapters: Adapters | None = None
     schedule: Annotated[str, NameIn(SCHEDULES)] = "1f1b"
     overlap: Literal["none", "ddp"] = "none"

@@ -273,6 +273,11 @@ def _narrow(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
     if job.activation_input and job.model.family != "llama":
         yield Mistake("job.activation_input", "is that of SwiGLU, which models of family llama have", "leave it out")
+    if job.activation_quantises and (
+        job.model.family != "llama" or job.products not in ("fp8", "mxfp8") or job.scaling == "current"
+    ):
+        problem = "is that of SwiGLU before products in 8 bits whose scales are known before or of blocks"
+        yield Mistake("job.activation_quantises", problem, "take it out")
     if job.activation_input and job.recompute not in ("none", "selective"):
         problem = f"is not kept if {job.recompute!r} repeats it"
         yield Mistake("job.activation_input", problem, 'set job.recompute to "none" or "selective"')

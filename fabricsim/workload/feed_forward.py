@@ -23,13 +23,17 @@ def mlp(tape: Tape, job: Job, sequence: int) -> None:
 
 
 def network(tape: Tape, job: Job, tokens: int, inner: int) -> None:
-    """Record up-projection, activation and down-projection for `tokens` tokens."""
+    """Record up-projection, activation and down-projection for `tokens` tokens.
+
+    An activation that quantises moves as many bytes: two layouts of one byte in the place of one of two.
+    """
     hidden, own, start = job.model.hidden, inner // job.parallelism.tensor, len(tape.forward)
-    tape.column("feed-forward up", (tokens, hidden, up_projections(job.model) * own))
+    turned = job.activation_quantises
+    tape.column("feed-forward up", (tokens, hidden, up_projections(job.model) * own), turned=turned)
     stored = tape.stored
     activation(tape, job, tokens * own)
     repeated = tape.forward[start:]
-    tape.row("feed-forward down", (tokens, own, hidden))
+    tape.row("feed-forward down", (tokens, own, hidden), turned=turned)
     if job.recompute == "feed-forward":
         tape.repeat(repeated)  # its input is gathered again anyhow
         tape.stored = stored

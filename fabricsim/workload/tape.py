@@ -203,8 +203,11 @@ class Tape:
         backward = [*back, *self.gradients(name, shape, batch)]
         self.step(forward, backward, 0 if self.frozen else self.kept(stored))
 
-    def column(self, name: str, shape: tuple[int, int, int], *, keeps_input: bool = True) -> None:
-        """Record a product whose weights are split by columns; `shape` is that of one rank."""
+    def column(self, name: str, shape: tuple[int, int, int], *, keeps_input: bool = True, turned: bool = False) -> None:
+        """Record a product whose weights are split by columns; `shape` is that of one rank.
+
+        `turned`: whether its gradient comes in the precision of products.
+        """
         rows, inner, columns = shape
         size = rows * inner * self.width
         moved = self.kept(rows * inner)
@@ -220,12 +223,16 @@ class Tape:
         elif self.tensor > 1:
             backward = [to_input, *to_weight, Exchange("all_reduce", "tensor", size)]
         forward = [*self.quantise("input", self.own(rows * inner)), *forward]
-        backward = [*self.quantise("gradient", rows * columns), *backward]
+        if not turned:
+            backward = [*self.quantise("gradient", rows * columns), *backward]
         self.step(forward, backward, self.own(moved) if keeps_input and not self.frozen else 0)
         self.adapt(name, shape)
 
-    def row(self, name: str, shape: tuple[int, int, int]) -> None:
-        """Record a product whose weights are split by rows; `shape` is that of one rank."""
+    def row(self, name: str, shape: tuple[int, int, int], *, turned: bool = False) -> None:
+        """Record a product whose weights are split by rows; `shape` is that of one rank.
+
+        `turned`: whether its input comes in the precision of products.
+        """
         rows, inner, columns = shape
         product, (to_input, *to_weight) = self.weighted(name, shape), self.gradients(name, shape)
         quantised = self.quantise("gradient", self.own(rows * columns))
@@ -236,7 +243,8 @@ class Tape:
             forward = self.beside_product(Exchange("reduce_scatter", "tensor", size), product)
             again = self.beside_product(Exchange("all_gather", "tensor", moved), to_input)
             backward = [*quantised, *again, *to_weight]
-        forward = [*self.quantise("input", rows * inner), *forward]
+        if not turned:
+            forward = [*self.quantise("input", rows * inner), *forward]
         read = not self.frozen or name == "projection"  # whose input the attention before it keeps
         self.step(forward, backward, self.kept(rows * inner) if read else 0)
         self.adapt(name, shape)

@@ -267,3 +267,28 @@ def test_an_input_of_swiglu_is_kept_in_eight_bits_by_a_kernel_each_way() -> None
 def test_only_a_kept_input_of_swiglu_is_narrow(settings: tuple[str, ...], problem: str) -> None:
     with pytest.raises(ScenarioError, match=problem):
         load("recipes", [*SETTINGS, "job.activation_input=fp8", *settings])
+
+
+def test_an_activation_that_quantises_saves_a_kernel_each_way() -> None:
+    settings = "job.recompute=none", "job.products=fp8"
+    plain, fused = (
+        block_work(stage_blocks(job.model, 1)[0][1], job)
+        for job in (job_of(*settings), job_of(*settings, "job.activation_quantises=true"))
+    )
+
+    for ways, reads, factors in (("forward", 2, 1), ("backward", 3, 2)):
+        before, after = (
+            [item for item in getattr(work, ways) if isinstance(item, Operation)] for work in (plain, fused)
+        )
+        moved = next(item.traffic for item in before if item.name.startswith("SwiGLU"))
+        saved = sum(item.traffic for item in before) - sum(item.traffic for item in after)
+        assert len(before) - len(after) == 1
+        assert saved == factors * moved // (2 * (reads + factors)) * (2 + 1 + 1)
+
+
+@pytest.mark.parametrize(
+    "settings", ["job.products=fp8 job.scaling=current", "job.products=nvfp4", "job.model.include=gpt3-175b"]
+)
+def test_scales_must_be_known_to_an_activation_that_quantises(settings: str) -> None:
+    with pytest.raises(ScenarioError, match="activation_quantises"):
+        load("recipes", [*SETTINGS, "job.activation_quantises=true", *settings.split()])

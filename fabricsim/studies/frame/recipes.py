@@ -313,7 +313,7 @@ def _narrow(record: np.void, context: int) -> list[str]:
     Scales per tensor are of the tensor itself in Megatron-Bridge (``fp8_cs``) and in MLPerf v5.1 (``FP8_RECIPE``
     ``tensorwise``) but for fine-tuning, of earlier iterations elsewhere. Those of MLPerf v5.1 gather parameters in 8
     bits (``FP8_PARAM_GATHER=True``, ``config_common.sh``). Fine-tuning trades heads for sequences (``cp_comm_type``
-    ``a2a``).
+    ``a2a``), in v5.1 with Transformer Engine's fused operations (``USE_TE_OPS``).
     """
     run, precision = str(record["run"]), str(record["precision"])
     tuning = TUNING in run
@@ -326,6 +326,8 @@ def _narrow(record: np.void, context: int) -> list[str]:
         lines.append("job.attention_products=fp8")
     if tuning and context > 1:
         lines.append("job.parallelism.context_method=ulysses")
+    if tuning and run.startswith("v5.1") and precision == "fp8":
+        lines.append("job.activation_quantises=true")
     if tuning and str(record["gpu"]) in _SMALL and (context == 1 or precision == "nvfp4"):
         lines.append("job.activation_input=fp8")
     return lines
