@@ -202,6 +202,31 @@ def test_xla_gathers_what_it_turns_into_8_bits_as_such() -> None:
     assert all("job.sharded_copies=none" in recipes.published_run(row).settings for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("table", "begin", "distributed", "narrow", "quantises"),
+    [
+        ("mlperf", "v5.1 Verda, llama31_8b", True, True, False),
+        ("mlperf", "v5.1 Nebius, llama31_8b", True, False, False),
+        ("mlperf", "v5.1 Dell, llama2_70b_lora", True, False, True),
+        ("mlperf", "v5.0 Dell, llama2_70b_lora", True, False, False),
+        ("mlperf", "v3.1 NVIDIA, gpt3", False, False, False),
+        ("megatron-bridge", "26.04 Qwen3_30B_a3B", True, False, False),
+        ("megatron-bridge", "26.04 DeepSeekV3", False, False, False),
+        ("megatron-bridge", "26.04 GPT OSS 120B", False, False, False),
+        ("dgxc", "Grok", True, False, False),
+    ],
+)
+def test_recipes_have_the_optimizer_of_their_framework(
+    table: str, begin: str, *, distributed: bool, narrow: bool, quantises: bool
+) -> None:
+    rows = (row for row in measured.load(table).rows if not recipes.missing_of(row))
+    said = next(run.settings for run in map(recipes.published_run, rows) if run.name.startswith(begin))
+
+    assert ("job.optimizer=distributed" in said) == distributed
+    assert ("job.narrow_gathers=true" in said) == narrow
+    assert ("job.activation_quantises=true" in said) == quantises
+
+
 def test_messages_of_interleaved_schedules_go_beside_passes() -> None:
     rows = [row for name in STUDIES for row in measured.load(name).rows if not recipes.missing_of(row)]
     beside = {(row["chunks"] > 1, "job.pipeline_overlap=true" in recipes.published_run(row).settings) for row in rows}
