@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from fabricsim import measured
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.scenario.job import KERNEL_LAUNCH
+from fabricsim.studies.frame.recipes import published_run
 from fabricsim.units import PS_PER_S
 
 US = PS_PER_S // 10**6
@@ -117,3 +119,30 @@ def test_small_models_of_other_kinds_do_so_too(
     shape: tuple[int, int, int, str], changes: tuple[str, ...], measured: float, once: float
 ) -> None:
     assert _iteration(*shape, *changes) + once == pytest.approx(measured, rel=0.13)
+
+
+# Iterations of Llama 3.1 405B in NVFP4 on 512 GPUs without CUDA graphs, relative to those with graphs of all
+# (docs.nvidia.com/dl-cuda-graph, examples/llama-31-405b), and what is predicted
+_WITHOUT_GRAPHS = {"b200-sxm": (1.15, 1.03), "gb200": (1.54, 1.07), "gb300": (1.79, 1.08)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", _WITHOUT_GRAPHS)
+def test_products_in_4_bits_need_more_of_the_host_than_is_counted(gpu: str) -> None:
+    """`docs/explanation/validation/recipes.md` says so; a layer needs as many intervals more on hosts of both kinds."""
+    measured_ratio, predicted = _WITHOUT_GRAPHS[gpu]
+    record = next(row for row in measured.load("mlperf").rows if row["gpus"] == 2560 and row["precision"] == "nvfp4")
+    host = 8 if gpu == "b200-sxm" else 64
+    machine = [f"cluster.hosts={512 // host}", f"cluster.gpus_per_host={host}", f"cluster.nics_per_host={host}"]
+    degrees = ["job.parallelism.data=8", "job.global_batch=576", f"cluster.gpu.include={gpu}", *machine]
+    settings = [*published_run(record).settings, *degrees]
+    interval = KERNEL_LAUNCH["transformer-engine"] if gpu == "b200-sxm" else 99_700_000
+
+    graphs, eager = (
+        simulate(load("recipes", [*settings, *launch])).iteration
+        for launch in ([], ["job.launch=transformer-engine", f"job.kernel_launch={interval}ps"])
+    )
+
+    assert eager / graphs == pytest.approx(predicted, abs=0.01)
+    layers = 126 / 8 * 576 / 8  # of a stage, for all its micro-batches
+    assert measured_ratio * graphs / layers / interval == pytest.approx(128, rel=0.05)
