@@ -161,8 +161,8 @@ class Job(Spec):
     ``"ddp"`` reduces buckets of ``bucket`` bytes as soon as they are full, as PyTorch DistributedDataParallel
     does. With ``zero`` parameters of layers are gathered in 8 bits with ``narrow_gathers`` (``fp8_param_gather`` of
     Megatron-LM, ``enable_fsdp_float8_all_gather`` of torchtitan; XLA does so by itself). With ``zero = 3`` they are
-    gathered ``prefetch`` blocks ahead; ``sharded_copies`` says
-    whether they go out of a buffer and gradients into one (``"both"``, ``fully_shard`` of PyTorch), gradients alone
+    gathered ``prefetch`` blocks ahead; ``sharded_copies`` says whether they go out of a buffer and gradients into one
+    (``"both"``, ``fully_shard`` of PyTorch), gradients alone
     (``"gradients"``, its ``FullyShardedDataParallel``) or neither (``"none"``, XLA). ``recompute = "full"`` stores
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"`` repeats
     scores, softmax, dropout and context of the attention only, fused or not, ``"latent"`` what leads from latent

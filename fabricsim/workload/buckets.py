@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -22,10 +22,15 @@ class Bucket:
 
     def by_width(self, widths: Sequence[int]) -> dict[int, int]:
         """Add up its parts by the `widths` of blocks, the narrow ones first."""
-        found: Counter[int] = Counter()
-        for block, size in self.parts:
-            found[widths[block]] += size
-        return dict(sorted(found.items()))
+        return by_width((widths[block], size) for block, size in self.parts)
+
+
+def by_width(parts: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Add up sizes by widths, the narrow ones first, of pairs of both."""
+    found: Counter[int] = Counter()
+    for width, size in parts:
+        found[width] += size
+    return dict(sorted(found.items()))
 
 
 def gradient_buckets(gradients: Sequence[Sequence[int]], first_cap: int, cap: int) -> list[Bucket]:
@@ -41,17 +46,14 @@ def gradient_buckets(gradients: Sequence[Sequence[int]], first_cap: int, cap: in
     Returns: in the order in which they are ready; their sizes add up to all gradients.
     """
     buckets: list[Bucket] = []
-    parts: Counter[int] = Counter()
+    size, parts = 0, Counter[int]()
     for number in reversed(range(len(gradients))):
         for tensor in reversed(gradients[number]):
+            size += tensor
             parts[number] += tensor
-            if parts.total() >= (cap if buckets else first_cap):
-                buckets.append(_bucket(parts))
-                parts = Counter()
-    if parts.total():
-        buckets.append(_bucket(parts))
+            if size >= (cap if buckets else first_cap):
+                buckets.append(Bucket(size, number, tuple(parts.items())))
+                size, parts = 0, Counter()
+    if size:
+        buckets.append(Bucket(size, min(parts), tuple(parts.items())))
     return buckets
-
-
-def _bucket(parts: Counter[int]) -> Bucket:
-    return Bucket(parts.total(), min(parts), tuple(parts.items()))

@@ -116,11 +116,12 @@ class JobPlan:
         times = []
         for stage in range(degrees.pipeline):
             tensors, experts = self._tensors(stage)
-            held = (sum(tensors) + sum(experts)) if degrees.zero else 0
+            held, parts = 0, self._parts(stage) if self.job.optimizer == "distributed" else 1
             if degrees.zero:
+                held = sum(tensors) + sum(experts)
                 own = -(-sum(tensors) // degrees.shards) + -(-sum(experts) // degrees.expert_shards)
                 tensors, experts = [own], []
-            items = optimizer_operations([*tensors, *experts], self.job, self._parts(stage), held)
+            items = optimizer_operations([*tensors, *experts], self.job, parts, held)
             times.append(rows_time(items, self.job, self.gpu))
         return tuple(times)
 

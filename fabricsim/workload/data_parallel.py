@@ -18,12 +18,11 @@ FullyShardedDataParallel (Zhao et al., arXiv 2304.11277).
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.units import seconds
-from fabricsim.workload.buckets import gradient_buckets
+from fabricsim.workload.buckets import by_width, gradient_buckets
 from fabricsim.workload.links import share as part
 from fabricsim.workload.optimizer import parameters_for_products
 from fabricsim.workload.program import Call
@@ -161,10 +160,6 @@ class _Replicated(Reducer):
         """Bytes of the reduction of some gradients."""
         return self.padded(share, elements) * self.gradient
 
-    def gathered(self, share: _Share, chunk: int, block: int) -> int:
-        """Bytes of the parameters of a block as they are gathered."""
-        return self.padded(share, share.block(chunk, block)) * self.chunks[chunk].gathered[block]
-
 
 class AtOnce(_Replicated):
     """All gradients in one piece, when nothing else goes on."""
@@ -188,12 +183,13 @@ class AtOnce(_Replicated):
     def publish(self) -> None:
         """Gather the parameters that others have updated, those of each width at once."""
         for share in self.shares if self.zero else ():
-            elements: Counter[int] = Counter()
-            for chunk, stage in enumerate(self.chunks):
-                for block, width in enumerate(stage.gathered):
-                    elements[width] += share.block(chunk, block)
-            for width, count in sorted(elements.items()):
-                self.wait_for("all_gather", share, self.padded(share, count) * width)
+            parts = (
+                (width, share.block(chunk, block))
+                for chunk, stage in enumerate(self.chunks)
+                for block, width in enumerate(stage.gathered)
+            )
+            for width, elements in by_width(parts).items():
+                self.wait_for("all_gather", share, self.padded(share, elements) * width)
 
 
 class Bucketed(_Replicated):
@@ -206,34 +202,33 @@ class Bucketed(_Replicated):
             (share, [gradient_buckets(tensors, *caps) for tensors in share.tensors]) for share in self.shares
         ]
         self._gathers: dict[tuple[int, int], tuple[int, ...]] = {}
-        self._pipelined, self._gathering = job.parallelism.pipeline > 1, False
-        self._beside: dict[Direction, list[float]] = {
-            "forward": [self._share_of("all_gather", number, chunk.forward) for number, chunk in enumerate(chunks)],
-            "backward": [self._share_of(self.reduce, number, chunk.backward) for number, chunk in enumerate(chunks)],
-        }
+        self._gathering = False
+        self._beside_reductions = [self._share_of("backward", number) for number in range(len(chunks))]
+        # In a pipeline stages wait for their first inputs while parameters come, and forward passes do not slow
+        slows = job.parallelism.pipeline == 1
+        self._beside_gathers = [self._share_of("forward", number) if slows else 0.0 for number in range(len(chunks))]
 
-    def _share_of(self, collective: CollectiveName, chunk: int, kernels: int) -> float:
-        """Give that of a pass of a chunk, of so many ps, beside what is done for its parameters or gradients."""
-        times = 0.0
-        for share, chunks in self._buckets:
-            for bucket in chunks[chunk]:
-                gathers = collective == "all_gather"
-                sizes = self._gathered_of(share, chunk, bucket) if gathers else [self.reduced(share, bucket.size)]
-                times += sum(self.least(collective, share, size) for size in sizes)
-        return part(times, seconds(kernels))
+    def _share_of(self, direction: Direction, chunk: int) -> float:
+        """Give the share of a pass of a chunk beside gathers of its parameters or reductions of its gradients."""
+        buckets = [(share, bucket) for share, chunks in self._buckets for bucket in chunks[chunk]]
+        if direction == "forward":
+            sizes = ((share, size) for share, bucket in buckets for size in self._gathered(share, chunk, bucket))
+            times, kernels = (self.least("all_gather", *each) for each in sizes), self.chunks[chunk].forward
+        else:
+            sizes = ((share, self.reduced(share, bucket.size)) for share, bucket in buckets)
+            times, kernels = (self.least(self.reduce, *each) for each in sizes), self.chunks[chunk].backward
+        return part(sum(times), seconds(kernels))
 
-    def _gathered_of(self, share: _Share, chunk: int, bucket: Bucket) -> list[int]:
+    def _gathered(self, share: _Share, chunk: int, bucket: Bucket) -> list[int]:
         """Bytes of the parameters of a bucket as they are gathered, those of each width apart."""
         widths = self.chunks[chunk].gathered
         return [self.padded(share, elements) * width for width, elements in bucket.by_width(widths).items()]
 
     def beside_pass(self, direction: Direction, chunk: int, block: int, *, final: bool) -> float:  # noqa: ARG002
-        """Give the share of the pass of a block, that of its chunk.
-
-        In a pipeline stages wait for their first inputs while parameters come, and forward passes do not slow.
-        """
-        beside = self._gathering if direction == "forward" else self.overlaps(direction, final=final)
-        return self._beside[direction][chunk] if beside else 0.0
+        """Give the share of the pass of a block, that of its chunk."""
+        if direction == "forward":
+            return self._beside_gathers[chunk] if self._gathering else 0.0
+        return self._beside_reductions[chunk] if self.overlaps(direction, final=final) else 0.0
 
     def begin(self) -> None:
         """Gather the parameters, those first that are needed first."""
@@ -242,14 +237,14 @@ class Bucketed(_Replicated):
         for share, chunks in self._buckets:
             for chunk, buckets in enumerate(chunks):
                 for bucket in reversed(buckets):
-                    for size in self._gathered_of(share, chunk, bucket):
+                    for size in self._gathered(share, chunk, bucket):
                         self.beside("all_gather", share.group, size)
                     self._gathers[chunk, bucket.block] = self.pending
 
     def before_forward(self, chunk: int, block: int) -> None:
         """Wait for the parameters; a bucket is complete from its first block on, and they come in order."""
         if not block:
-            self._gathering = not self._pipelined and not self.quiet("forward", chunk, final=False)
+            self._gathering = not self.quiet("forward", chunk, final=False)
         self.lane.wait(self._gathers.pop((chunk, block), ()))
 
     def after_backward(self, chunk: int, block: int, *, final: bool) -> None:
@@ -300,7 +295,7 @@ class Sharded(_Replicated):
             kernels = seconds(computing([passes.backward if back else passes.forward]))
             collectives = 0.0
             for share in self.shares:
-                gathered = self.gathered(share, chunk, block)
+                gathered = self._gathered(share, chunk, block)
                 scattered = self.reduced(share, share.block(chunk, block))
                 collectives += self.least("all_gather", share, gathered) * (self._again or not back)
                 collectives += self.least("reduce_scatter", share, scattered) * back
@@ -342,8 +337,12 @@ class Sharded(_Replicated):
         for block in blocks:
             if block not in self._gathers:
                 for share in self.shares:
-                    self.beside("all_gather", share.group, self.gathered(share, chunk, block))
+                    self.beside("all_gather", share.group, self._gathered(share, chunk, block))
                 self._gathers[block] = self.pending
+
+    def _gathered(self, share: _Share, chunk: int, block: int) -> int:
+        """Bytes of the parameters of a block as they are gathered."""
+        return self.padded(share, share.block(chunk, block)) * self.chunks[chunk].gathered[block]
 
     def _take(self, chunk: int, block: int, direction: Direction) -> None:
         """Wait for the parameters of a block, copy them out, and make them ready for a pass."""

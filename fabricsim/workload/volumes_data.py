@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import chain
 from math import lcm
 from typing import TYPE_CHECKING, Literal
 
 from fabricsim.scenario.job import micro_batches
 from fabricsim.workload.adapters import trained, trained_parameters
-from fabricsim.workload.buckets import gradient_buckets
+from fabricsim.workload.buckets import by_width, gradient_buckets
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.tally import EqualCalls
@@ -97,10 +96,7 @@ def _gathered(job: Job, part: Part, chunks: Iterable[int]) -> list[tuple[int, in
     each = list(zip(_blocks(job, part, widths), chain.from_iterable(widths.values()), strict=True))
     if job.parallelism.fully_sharded:
         return each
-    found: Counter[int] = Counter()
-    for elements, width in each:
-        found[width] += elements
-    return [(elements, width) for width, elements in found.items()]
+    return [(elements, width) for width, elements in by_width((width, size) for size, width in each).items()]
 
 
 def _blocks(job: Job, part: Part, chunks: Iterable[int]) -> list[int]:

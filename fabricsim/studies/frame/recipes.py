@@ -320,14 +320,12 @@ def _narrow(record: np.void, context: int) -> list[str]:
     lines = [f"job.products={precision}"]
     if precision == "fp8" and not tuning and run.startswith((*_BRIDGE, "v5.1")):
         lines.append("job.scaling=current")
-    if precision == "fp8" and run.startswith("v5.1") and not tuning:
-        lines.append(_GATHERED_IN_8_BITS)
+    if precision == "fp8" and run.startswith("v5.1"):
+        lines.append("job.activation_quantises=true" if tuning else _GATHERED_IN_8_BITS)
     if tuning or run == _EIGHT or (EIGHT_BILLION in run and precision == "nvfp4"):
         lines.append("job.attention_products=fp8")
     if tuning and context > 1:
         lines.append("job.parallelism.context_method=ulysses")
-    if tuning and run.startswith("v5.1") and precision == "fp8":
-        lines.append("job.activation_quantises=true")
     if tuning and str(record["gpu"]) in _SMALL and (context == 1 or precision == "nvfp4"):
         lines.append("job.activation_input=fp8")
     return lines
