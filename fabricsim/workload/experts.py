@@ -164,17 +164,18 @@ def _grouped(tape: Tape, job: Job, rows: int) -> None:
     local = experts_of(job.model).count // job.parallelism.expert
     each = math.ceil(rows / local)
     fused = job.expert_kernels == "fused"
+    turned = fused or job.activation_quantises
     _gather(tape, job, rows * hidden, local)
     tape.apart = local - 1 if job.expert_kernels in _ROUTING else 0
     up = (each, hidden, up_projections(job.model) * inner)
-    tape.linear("experts up", up, batch=local, stored=rows * hidden, turned="gradient" if fused else "")
+    tape.linear("experts up", up, batch=local, stored=rows * hidden, turned="gradient" if turned else "")
     if fused:  # within the products, whose results it stands in for
         tape.stored += up_projections(job.model) * tape.width * rows * inner
     else:
         _limit(tape, job, rows * inner)
         activation(tape, job, rows * inner)
-    down, turned = (each, inner, hidden), "input" if fused else ""
-    tape.linear("experts down", down, batch=local, stored=rows * inner, turned=turned)
+    down = (each, inner, hidden)
+    tape.linear("experts down", down, batch=local, stored=rows * inner, turned="input" if turned else "")
     tape.apart = 0
     _add_up_parts(tape, job, rows * hidden, local)
 

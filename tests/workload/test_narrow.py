@@ -269,8 +269,9 @@ def test_only_a_kept_input_of_swiglu_is_narrow(settings: tuple[str, ...], proble
         load("recipes", [*SETTINGS, "job.activation_input=fp8", *settings])
 
 
-def test_an_activation_that_quantises_saves_a_kernel_each_way() -> None:
-    settings = "job.recompute=none", "job.products=fp8"
+@pytest.mark.parametrize("model", ["llama3-8b", "mixtral-8x7b"])
+def test_an_activation_that_quantises_saves_a_kernel_each_way(model: str) -> None:
+    settings = "job.recompute=none", "job.products=fp8", f"job.model.include={model}", "cluster.gpu.memory=1TB"
     plain, fused = (
         block_work(stage_blocks(job.model, 1)[0][1], job)
         for job in (job_of(*settings), job_of(*settings, "job.activation_quantises=true"))
