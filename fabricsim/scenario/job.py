@@ -166,8 +166,9 @@ class Job(Spec):
     (``"gradients"``, its ``FullyShardedDataParallel``) or neither (``"none"``, XLA). ``recompute = "full"`` stores
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"`` repeats
     scores, softmax, dropout and context of the attention only, fused or not, ``"latent"`` what leads from latent
-    vectors to queries, keys and values (``--recompute-modules mla_up_proj`` of Megatron-LM), ``"feed-forward"``
-    up-projection and activation of dense layers (``mlp`` there), ``"keep-qkv"`` all of them but queries, keys and
+    vectors to queries, keys and values (``--recompute-modules mla_up_proj`` of Megatron-LM),
+    ``"expert-activation"`` the activation of experts (``moe_act`` there), ``"feed-forward"`` up-projection and
+    activation of dense layers (``mlp``), ``"keep-qkv"`` all of them but queries, keys and
     values, which are kept (``remat_policy: save_qkv_proj`` of MaxText), ``"keep-attention"`` its projection besides
     (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes them in
     one kernel that keeps no scores (FlashAttention). ``loss_kernels = "fused"`` takes the loss of
@@ -222,9 +223,9 @@ class Job(Spec):
     prefetch: Positive = 1
     narrow_gathers: bool = False
     sharded_copies: Literal["both", "gradients", "none"] = "both"
-    recompute: Literal["none", "selective", "latent", "feed-forward", "keep-qkv", "keep-attention", "full"] = Field(
-        default_factory=_since("none", "full")
-    )
+    recompute: Literal[
+        "none", "selective", "latent", "expert-activation", "feed-forward", "keep-qkv", "keep-attention", "full"
+    ] = Field(default_factory=_since("none", "full"))
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
     loss_kernels: Literal["unfused", "fused"] = "unfused"
     elementwise: Literal["fused", "operators", "mixed-operators", "separate"] = "fused"

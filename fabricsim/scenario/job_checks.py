@@ -252,6 +252,9 @@ def _keeps(job: Job) -> Iterator[Mistake]:
     model = job.model
     if job.recompute == "latent" and (model.latent is None or job.attention != "fused"):
         yield Mistake("job.recompute", "'latent' is for fused latent attention", "one of none, selective, full")
+    if job.recompute == "expert-activation" and (model.experts is None or job.expert_kernels == "fused"):
+        problem = "'expert-activation' is for experts whose activation is a kernel of its own"
+        yield Mistake("job.recompute", problem, "one of none, selective, full")
     if job.recompute not in ("keep-qkv", "keep-attention"):
         return
     if job.parallelism.tensor > 1 or model.family != "llama" or model.experts or model.latent:

@@ -169,13 +169,17 @@ def _grouped(tape: Tape, job: Job, rows: int) -> None:
     tape.apart = local - 1 if job.expert_kernels in _ROUTING else 0
     up = (each, hidden, up_projections(job.model) * inner)
     tape.linear("experts up", up, batch=local, stored=rows * hidden, turned="gradient" if turned else "")
+    start = len(tape.forward)
     if fused:  # within the products, whose results it stands in for
         tape.stored += up_projections(job.model) * tape.width * rows * inner
     else:
         _limit(tape, job, rows * inner)
         activation(tape, job, rows * inner)
-    down = (each, inner, hidden)
-    tape.linear("experts down", down, batch=local, stored=rows * inner, turned="input" if turned else "")
+    repeats, activated = job.recompute == "expert-activation", tape.forward[start:]
+    down, stored = (each, inner, hidden), 0 if repeats else rows * inner
+    tape.linear("experts down", down, batch=local, stored=stored, turned="input" if turned else "")
+    if repeats:
+        tape.repeat(activated)
     tape.apart = 0
     _add_up_parts(tape, job, rows * hidden, local)
 
@@ -251,17 +255,34 @@ def _limit(tape: Tape, job: Job, elements: int) -> None:
         for half in ("gate", "value"):
             tape.stream(f"limit {half}", elements, Pass(1, 1), Pass(2, 1), stored=0)
         tape.stream("join limited halves", elements, Pass(2, 2), stored=2 * tape.width)
+        tape.step([Level()], [])  # torch.tensor(linear_offset, device=...) waits for its copy
 
 
 def _add_biases(tape: Tape, job: Job, elements: int) -> None:
     """Record biases behind the last product, each times its token's weight, operation by operation.
 
-    ``TEGroupedMLP._apply_bias``, megatron/core/transformer/moe/experts.py: ``torch.cat([t + b * p ...])``.
+    ``TEGroupedMLP._apply_bias``, megatron/core/transformer/moe/experts.py: ``torch.cat([t + b * p ...]).to(...)``, in
+    fp32 as the router's weights are (``moe_router_dtype``).
     """
     if not experts_of(job.model).clamped:
         return
-    tape.stream("split for biases", elements, None, Pass(1, 1))
-    moves = Pass(1, 1), Pass(1, 0), Pass(1, 1), Pass(1, 0)  # gradients of weights and of biases, and their sums
-    tape.stream("weight biases", elements, Pass(0, 1), *moves)
-    tape.stream("add biases", elements, Pass(2, 1))
-    tape.stream("join biased rows", elements, Pass(1, 1))
+    narrow, wide = tape.width, FP32
+    forward = {
+        "weight biases": wide,
+        "add biases": narrow + 2 * wide,
+        "join biased rows": 2 * wide,
+        "round biased rows": wide + narrow,
+    }
+    backward = {
+        "widen gradient": narrow + wide,
+        "narrow gradient of rows": wide + narrow,
+        "gradient of weights": 2 * wide,
+        "add up gradient of weights": wide,
+        "gradient of biases": 2 * wide,
+        "add up gradient of biases": wide,
+        "join gradient of rows": 2 * narrow,
+    }
+    there, back = (
+        [Operation(name, 0, elements * size) for name, size in moves.items()] for moves in (forward, backward)
+    )
+    tape.step(there, back)

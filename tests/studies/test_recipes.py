@@ -11,7 +11,7 @@ from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
 from fabricsim.studies import deepep, dgxc, dlperf
 from fabricsim.studies.frame import layouts, recipes
-from fabricsim.studies.frame.releases import mixture
+from fabricsim.studies.frame.releases import mixture, repeated
 from fabricsim.workload.attention import Core, fused
 from fabricsim.workload.roofline import roofline_time
 
@@ -89,6 +89,8 @@ def test_attention_is_that_of_the_library_of_a_run(table: str, run: str, gpu: st
             "job.product_overlap=true",
         ),
         ("26.04 Qwen3_30B", "h100", ["job.expert_kernels=flex"], "job.expert_overlap=true"),
+        ("26.04 GPT OSS", "gb300", ["job.recompute=none"], "job.recompute=expert-activation"),
+        ("26.06 GPT OSS", "gb200", ["job.recompute=none"], "job.recompute=expert-activation"),
     ],
 )
 def test_a_release_runs_a_model_as_its_recipe_says(run: str, gpu: str, found: list[str], left: str) -> None:
@@ -133,6 +135,14 @@ def test_a_submission_runs_as_its_configuration_says(  # noqa: PLR0913  columns 
     assert ("job.launch=graph" in settings) == recorded
     assert ("job.parallelism.order=tensor-context-pipeline-data" in settings) == inside
     assert ("job.product_overlap=true" in settings) == buffers
+
+
+def test_a_release_repeats_activations_of_experts_if_memory_is_short() -> None:
+    rows = [("25.11", "gpt-oss-120b", "gb200", "bf16"), ("26.04", "gpt-oss-120b", "h100", "mxfp8")]
+    rows.append(("25.11", "deepseek-v3", "gb300", "bf16"))
+
+    assert {repeated(*row) for row in rows} == {"expert-activation"}
+    assert repeated("26.06", "gpt-oss-120b", "gb200", "mxfp8") == "none"
 
 
 @pytest.mark.parametrize(("release", "padded"), [("25.11", True), ("26.02.01", True), ("26.04", False)])

@@ -212,9 +212,24 @@ def test_biases_and_limits_are_kernels_unless_products_are_fused() -> None:
         changed = plain.model_copy(update={"model": clamped})
         rows = 2 * 512 * plain.micro_batch
         inner, hidden = experts.feed_forward or plain.model.feed_forward or 0, plain.model.hidden
-        forward, backward = 2 * rows * (8 * inner + 6 * hidden), 2 * rows * (10 * inner + 8 * hidden)
+        # in fp32: the product, its sum, their joint rows, which are rounded; gradients of rows, weights and biases
+        forward = rows * (2 * 8 * inner + (4 + 10 + 8 + 6) * hidden)
+        backward = rows * (2 * 10 * inner + (6 + 6 + 12 + 12 + 4) * hidden)
         expected = (0, 0) if how == "fused" else (forward, backward)
         assert (added(changed, plain, "forward"), added(changed, plain, "backward")) == expected
+        waits = [sum(isinstance(item, Level) for item in layer(job).forward) for job in (plain, changed)]
+        assert waits == ([0, 0] if how == "fused" else [1, 2])
+
+
+def test_activations_of_experts_are_kept_or_repeated() -> None:
+    kept, repeated = (job_of("flex", data=1, expert=1, recompute=how) for how in ("none", "expert-activation"))
+    experts = kept.model.experts
+    assert experts is not None
+    elements = 2 * 512 * kept.micro_batch * (experts.feed_forward or kept.model.feed_forward or 0)
+
+    assert layer(kept).forward == layer(repeated).forward
+    assert added(repeated, kept, "backward") == 3 * 2 * elements  # both halves and what they give
+    assert layer(kept).stored - layer(repeated).stored == 2 * elements
 
 
 def test_heads_of_queries_and_keys_have_norms() -> None:

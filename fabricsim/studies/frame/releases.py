@@ -19,8 +19,9 @@ Tokens of experts in 8 bits are padded by copies of their own (none of the files
 in 26.04.
 
 In all of them (of commits 0fa501a, f0e2c37, 0426418) DeepSeek-V3 and Kimi K2 make queries, keys and values again of
-latent vectors (``recompute_modules`` with ``mla_up_proj``), but DeepSeek-V3 on GB300 in BF16 and, from 26.06 on, in
-MXFP8.
+latent vectors (``recompute_modules`` with ``mla_up_proj``), but DeepSeek-V3 on GB300 in BF16, which has activations of
+experts again (``moe_act``), and, from 26.06 on, in MXFP8. So has gpt-oss without graphs (scripts/performance/configs/
+gpt_oss; its norms, which it has again besides, are left out).
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ _GRAPHS = {
     ("deepseek-v3", "b300"): ("26.06.01", _ATTENTION, _LOGITS),
     ("kimi-k2", "gb300"): ("26.08", _ATTENTION),
 }
+_RECORDED_GPT_OSS = ("gb300", "b300")
 # All others: the last line whose model, GPU and release fit
 _RECIPES = (
     ("qwen3-30b-a3b", "gb300 gb200 b200", "25.11", _ALL),
@@ -84,12 +86,16 @@ _RECIPES = (
 
 def mixture(release: str, model: str, gpu: str, precision: str) -> tuple[str, ...]:
     """Say how a release runs a mixture of experts, as settings of a job; one of no recipe as Megatron-LM does."""
-    since, *narrow = _GRAPHS.get((model, gpu), ("never",))
-    if precision == "mxfp8" and release >= since:  # digits come before letters
-        return (*_WHOLE, *narrow)
+    if _whole(release, model, gpu, precision):
+        return (*_WHOLE, *_GRAPHS[model, gpu][1:])
     own = [each for each in _RECIPES if each[0] == model and gpu in each[1].split() and each[2] <= release]
     padded = (_PADDED,) if "25" < release < _NO_MORE_PADDED and precision != "bf16" else ()
     return ("job.expert_kernels=all-to-all", *padded, *(own[-1][3] if own else ()))
+
+
+def _whole(release: str, model: str, gpu: str, precision: str) -> bool:
+    """Say whether all of an iteration is in one graph."""
+    return precision == "mxfp8" and (model, gpu) in _GRAPHS and release >= _GRAPHS[model, gpu][0]
 
 
 def dispatched(settings: Iterable[str], gpu: str, ranks: int) -> tuple[str, ...]:
@@ -102,7 +108,9 @@ def dispatched(settings: Iterable[str], gpu: str, ranks: int) -> tuple[str, ...]
 
 def repeated(release: str, model: str, gpu: str, precision: str) -> str:
     """Say what a release computes again in backward passes, as `job.recompute`."""
-    latent = model == "kimi-k2" or (
-        model == "deepseek-v3" and not (gpu == "gb300" and (precision == "bf16" or release >= "26.06"))
-    )
-    return "latent" if latent else "none"
+    if model == "gpt-oss-120b":
+        recorded = gpu in _RECORDED_GPT_OSS or _whole(release, model, gpu, precision)
+        return "none" if recorded else "expert-activation"
+    if model == "deepseek-v3" and gpu == "gb300" and (precision == "bf16" or release >= "26.06"):
+        return "expert-activation" if precision == "bf16" else "none"
+    return "latent" if model in ("deepseek-v3", "kimi-k2") else "none"
