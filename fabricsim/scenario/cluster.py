@@ -81,6 +81,8 @@ class Gpu(Spec):
     model filled an 80 GB card (github.com/vllm-project/compressed-tensors/pull/587, which reserves 5 %, too).
     ``staged_rate`` is what kernels of a collective store to or load from host memory per second, one direction, if that
     is less than what PCIe carries: data goes that way without GPUDirect, and through shared memory.
+    With ``transposed_factors`` products in 8 bits with a scale per tensor read factors along their sum alone, so that
+    gradients need them transposed; Blackwell's do not (``is_non_tn_fp8_gemm_supported`` of Transformer Engine).
     ``nvlink_efficiency`` is the share of ``nvlink_rate`` that data reaches beside the headers of its packets.
     ``kernels`` and ``streams`` have been measured, and take that time.
     ``nccl_start``, ``nccl_step`` and ``nccl_copy_rate`` are what NCCL's kernels of protocol Simple take over NVLink
@@ -109,6 +111,7 @@ class Gpu(Spec):
     narrow_attention_forward: dict[Peak, Fraction] = Field(default_factory=dict)
     narrow_attention_backward: dict[Peak, Fraction] = Field(default_factory=dict)
     overlap_slowdown: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    transposed_factors: bool = True
     staged_rate: Rate | None = None
     nvlink_rate: Rate | None = None
     nvlink_efficiency: Fraction = 1.0

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import feed_forward, up_projections
+from fabricsim.workload.tape import layouts_of
 from fabricsim.workload.work import Operation, Pass
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.tape import Tape
+    from fabricsim.workload.work import Narrow
 
 
 def mlp(tape: Tape, job: Job, sequence: int) -> None:
@@ -23,10 +25,7 @@ def mlp(tape: Tape, job: Job, sequence: int) -> None:
 
 
 def network(tape: Tape, job: Job, tokens: int, inner: int) -> None:
-    """Record up-projection, activation and down-projection for `tokens` tokens.
-
-    An activation that quantises moves as many bytes: two layouts of one byte in the place of one of two.
-    """
+    """Record up-projection, activation and down-projection for `tokens` tokens."""
     hidden, own, start = job.model.hidden, inner // job.parallelism.tensor, len(tape.forward)
     turned = job.activation_quantises
     tape.column("feed-forward up", (tokens, hidden, up_projections(job.model) * own), turned=turned)
@@ -41,13 +40,24 @@ def network(tape: Tape, job: Job, tokens: int, inner: int) -> None:
 
 def activation(tape: Tape, job: Job, elements: int) -> None:
     """Record the activation: SwiGLU of a Llama, GELU with the bias otherwise."""
-    if job.model.family == "llama" and job.activation_input is not None:
+    if job.activation_quantises and job.products is not None:
+        _quantising_swiglu(tape, job.products, elements)
+    elif job.model.family == "llama" and job.activation_input is not None:
         _swiglu_of_kept(tape, elements)
     elif job.model.family == "llama":
         tape.stream("SwiGLU", elements, Pass(2, 1), Pass(3, 2), stored=2 * tape.width, kernel="function")
     else:
         gelu = (Pass(1, 1), Pass(2, 1), Pass(1, 0, weight=True))
         tape.stream("bias-GELU", elements, *gelu, stored=tape.width, kernel="function")
+
+
+def _quantising_swiglu(tape: Tape, narrow: Narrow, elements: int) -> None:
+    """Record a SwiGLU that writes factors of products, as does its gradient."""
+    read = tape.width * elements
+    result, turned = layouts_of(elements, narrow, tape.layouts)
+    forward = Operation("SwiGLU", 0, 2 * read + result, kernel="function", transposed=turned)
+    backward = Operation("SwiGLU gradient", 0, 3 * read + 2 * result, kernel="function", transposed=2 * turned)
+    tape.step([forward], [backward], 2 * read)
 
 
 def _swiglu_of_kept(tape: Tape, elements: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
-from fabricsim.workload.tape import FP32, NARROW_BYTES, PRECISION_BYTES, Tape, gradient_bytes
+from fabricsim.workload.tape import FP32, PRECISION_BYTES, Tape, gradient_bytes
 from fabricsim.workload.work import Level, Operation
 
 if TYPE_CHECKING:
@@ -109,9 +109,12 @@ def _gathered(elements: int, job: Job) -> list[Operation]:
     if job.products is None or job.adapters is not None or job.parallelism.fully_sharded:
         return []
     if job.narrow_gathers:
-        return [Operation("transpose parameters", 0, 2 * elements)]
-    size = PRECISION_BYTES[job.precision] + 2 * NARROW_BYTES[job.products]
-    return [Operation("quantise parameters", 0, round(size * elements))]
+        return [_transpose(elements)]
+    return Tape(job).narrowed("parameters", elements, job.products, layouts=2)
+
+
+def _transpose(elements: int) -> Operation:
+    return Operation("transpose parameters", 0, 0, transposed=2 * elements)
 
 
 def _distributed(listed: Iterable[Operation], job: Job, parts: int) -> Iterator[Operation | Level]:
@@ -136,7 +139,7 @@ def parameters_for_products(elements: int, job: Job, direction: Direction) -> li
     if job.products is None:  # weights beside adapters are not shared out
         return []
     if job.narrow_gathers:
-        return [] if direction == "forward" else [Operation("transpose parameters", 0, 2 * elements)]
+        return [] if direction == "forward" else [_transpose(elements)]
     repeats = direction == "backward" and job.recompute not in ("none", "selective")
     return Tape(job).narrowed("parameters", elements, job.products, layouts=2 if repeats else 1)
 

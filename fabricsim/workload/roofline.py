@@ -117,7 +117,8 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
 
     Raises KeyError if the GPU has no peak for the precision.
     """
-    memory = operation.traffic / (gpu.memory_rate * gpu.memory_efficiency)
+    traffic = operation.traffic + (operation.transposed if gpu.transposed_factors else 0)
+    memory = traffic / (gpu.memory_rate * gpu.memory_efficiency)
     if operation.kernel == "stream":
         busy = memory
     elif operation.kernel == "function":

@@ -100,6 +100,11 @@ class Tape:
         """Whether ranks hold parts of the sequence between the tensor-parallel products."""
         return self.tensor > 1 and self.job.parallelism.sequence_parallel
 
+    @property
+    def layouts(self) -> int:
+        """Layouts of a factor that both passes need, if products are in 8 or 4 bits."""
+        return 1 if self.frozen else 2
+
     def tokens(self, sequence: int) -> int:
         """Tokens of a micro-batch that the tensor-parallel ranks together have of sequences this long."""
         return self.job.micro_batch * sequence // self.job.parallelism.context
@@ -162,7 +167,7 @@ class Tape:
         """Turn a product's factor into the precision of products, transposed as well for a gradient of weights."""
         if self.plain or self.job.products is None:
             return []
-        return self.narrowed(name, elements, self.job.products, layouts=1 if self.frozen else 2)
+        return self.narrowed(name, elements, self.job.products, layouts=self.layouts)
 
     def narrowed(self, name: str, elements: int, narrow: Narrow, *, layouts: int) -> list[Operation]:
         """Turn elements into a narrower precision, in one or both layouts, behind a pass for the scale of the tensor.
@@ -178,9 +183,10 @@ class Tape:
         more, each = self.apart * KERNEL_LAUNCH["graph"], 1 + self.apart  # one by one, from C++
         of_scale = 1 if narrow == "nvfp4" else 2
         first = Operation(f"scale of {name}", 0, elements * self.width, more=of_scale * more, kernels=of_scale * each)
-        size = round(elements * (self.width + layouts * NARROW_BYTES[narrow]))
+        written, transposed = layouts_of(elements, narrow, layouts)
+        size = elements * self.width + written
         kernel: Kernel = "function" if narrow == "mxfp8" else "stream"
-        turned = Operation(f"quantise {name}", 0, size, kernel=kernel, more=more, kernels=each)
+        turned = Operation(f"quantise {name}", 0, size, kernel=kernel, more=more, kernels=each, transposed=transposed)
         return [first, turned] if scale else [turned]
 
     def matrix_product(self, name: str, shape: tuple[int, int, int], *, batch: int, stored: int) -> None:
@@ -340,6 +346,15 @@ def streamed(name: str, elements: int, move: Pass, width: int, kernel: Kernel) -
     """Make a kernel that streams through memory, of elements of `width` bytes."""
     traffic = elements * ((move.reads + move.writes) * width + move.extra)
     return Operation(name, 0, traffic, move.weight, "stream" if move.weight else kernel)
+
+
+def layouts_of(elements: int, narrow: Narrow, layouts: int) -> tuple[int, int]:
+    """Bytes of elements in so many layouts, and of those that only GPUs need whose products read one layout alone.
+
+    In blocks scales lie along the sum, so that a transposed factor has others, on each GPU.
+    """
+    transposed = (layouts - 1) * elements if narrow == "fp8" else 0
+    return round(layouts * elements * NARROW_BYTES[narrow]) - transposed, transposed
 
 
 def _recorded(items: Iterable[Item]) -> list[Item]:

@@ -34,6 +34,7 @@ OPTIONAL = {  # of jobs, measurements, newer types
     "attention_forward_overhead",
     "attention_backward_overhead",
     "narrow_attention_forward",
+    "transposed_factors",
     "narrow_attention_backward",
 }
 OF_HOSTS = {"hosts", "gpus_per_host", "gpu", "nic", "cpu", "join", "gpu_pcie", "gpudirect", "intra_host"}

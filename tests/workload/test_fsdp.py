@@ -115,9 +115,9 @@ def test_parameters_are_turned_behind_their_gather(settings: dict[str, Any], for
     job = make_job(**{"data": 4, "zero": 3, "products": "fp8", "recompute": "none", **settings})
     directions: tuple[Direction, Direction] = ("forward", "backward")
 
-    moved = [sum(each.traffic for each in parameters_for_products(1000, job, direction)) for direction in directions]
+    turned = [parameters_for_products(1000, job, direction) for direction in directions]
 
-    assert moved == [1000 * forward, 1000 * backward]
+    assert [sum(each.traffic + each.transposed for each in way) for way in turned] == [1000 * forward, 1000 * backward]
 
 
 @pytest.mark.parametrize(("narrow", "size"), [(False, 0), (True, 2 + 1)])

@@ -12,9 +12,9 @@ from fabricsim.run.pipeline import load
 from fabricsim.scenario.job import Job
 from fabricsim.workload.attention import Core, fused_passes
 from fabricsim.workload.operations import block_work
-from fabricsim.workload.roofline import roofline_time
+from fabricsim.workload.roofline import FUNCTION_SHARE, roofline_time
 from fabricsim.workload.shapes import stage_blocks
-from fabricsim.workload.tape import Tape
+from fabricsim.workload.tape import NARROW_BYTES, Tape
 from fabricsim.workload.work import Exchange, Operation
 
 SETTINGS = ["cluster.hosts=1"]
@@ -269,6 +269,20 @@ def test_only_a_kept_input_of_swiglu_is_narrow(settings: tuple[str, ...], proble
         load("recipes", [*SETTINGS, "job.activation_input=fp8", *settings])
 
 
+@pytest.mark.parametrize("narrow", ["fp8", "mxfp8", "nvfp4"])
+def test_factors_are_transposed_if_products_need_it(narrow: Literal["fp8", "mxfp8", "nvfp4"]) -> None:
+    scenario = load("recipes", [*SETTINGS, "cluster.gpu.include=b200-sxm", f"job.products={narrow}"]).scenario
+    assert scenario.job is not None
+    turned = Tape(scenario.job).quantise("input", 10**9)[-1]
+
+    for needed in (False, True):
+        gpu = scenario.cluster.gpu.model_copy(update={"transposed_factors": needed})
+        layouts = 2 if needed or narrow != "fp8" else 1
+        moved = 1e9 * (2 + layouts * NARROW_BYTES[narrow]) / (gpu.memory_rate * gpu.memory_efficiency)
+        busy = moved / FUNCTION_SHARE if narrow == "mxfp8" else moved
+        assert roofline_time(turned, "bf16", gpu) == pytest.approx(busy * 1e12 + gpu.kernel_latency, rel=1e-9)
+
+
 @pytest.mark.parametrize("model", ["llama3-8b", "mixtral-8x7b"])
 def test_an_activation_that_quantises_saves_a_kernel_each_way(model: str) -> None:
     settings = "job.recompute=none", "job.products=fp8", f"job.model.include={model}", "cluster.gpu.memory=1TB"
@@ -282,7 +296,8 @@ def test_an_activation_that_quantises_saves_a_kernel_each_way(model: str) -> Non
             [item for item in getattr(work, ways) if isinstance(item, Operation)] for work in (plain, fused)
         )
         moved = next(item.traffic for item in before if item.name.startswith("SwiGLU"))
-        saved = sum(item.traffic for item in before) - sum(item.traffic for item in after)
+        saved = sum(item.traffic + item.transposed for item in before)
+        saved -= sum(item.traffic + item.transposed for item in after)
         assert len(before) - len(after) == 1
         assert saved == factors * moved // (2 * (reads + factors)) * (2 + 1 + 1)
 

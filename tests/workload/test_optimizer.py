@@ -70,7 +70,11 @@ def test_each_rank_makes_all_parameters_ready_for_products(*, products: str, nar
     own = 128 * 3 * narrow  # read in 16 bits, written in 8
 
     more, less = (
-        sum(item.traffic for item in optimizer_operations([128], each, held=1024) if isinstance(item, Operation))
+        sum(
+            item.traffic + item.transposed
+            for item in optimizer_operations([128], each, held=1024)
+            if isinstance(item, Operation)
+        )
         for each in (job, plain)
     )
 
