@@ -21,6 +21,7 @@ class Experts(Spec):
     (that of the model if it is left out), and every token goes through ``shared`` more of that
     width. The first ``dense_layers`` layers have the model's plain feed-forward network, and so have all but every
     ``every``-th layer. With ``clamped`` each expert has biases, and limits of what its activation takes (gpt-oss).
+    ``router_precision`` is that of scores, that of the job if left out.
     """
 
     count: Positive
@@ -30,6 +31,7 @@ class Experts(Spec):
     dense_layers: Annotated[int, Field(ge=0, lt=2**31)] = 0
     every: Positive = 1
     clamped: bool = False
+    router_precision: Literal["fp32"] | None = None
 
 
 class Latent(Spec):

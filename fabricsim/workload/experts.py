@@ -23,7 +23,7 @@ from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, up_projections
-from fabricsim.workload.tape import FP32, streamed
+from fabricsim.workload.tape import FP32, product, streamed
 from fabricsim.workload.work import Exchange, Level, Operation, Pass, TokenRouting, Wait
 
 if TYPE_CHECKING:
@@ -116,12 +116,32 @@ def load(job: Job) -> float:
     return min(job.expert_imbalance, job.capacity_factor or math.inf)
 
 
+def _router(tape: Tape, job: Job, tokens: int) -> None:
+    """Record scores of all experts for each token.
+
+    In fp32 they come of a product of 16 bits, and gradients of products of 32, to which input and its gradient are
+    turned (``RouterGatingLinearFunction``, megatron/core/transformer/moe/moe_utils.py). U: at the rate of 16 bits,
+    which memory bounds.
+    """
+    hidden, count = job.model.hidden, experts_of(job.model).count
+    if experts_of(job.model).router_precision is None:
+        tape.plain = True
+        tape.linear("router", (tokens, hidden, count), stored=tokens * hidden)
+        tape.plain = False
+        return
+    turned = tokens * hidden * (tape.width + FP32)
+    to_input = product("router input gradient", (1, tokens, count, hidden), FP32)
+    to_weight = product("router weight gradient", (1, count, tokens, hidden), FP32, weight=True)
+    weight = [] if tape.frozen else [Operation("widen router input", 0, turned), to_weight]
+    backward = [to_input, *weight, Operation("round router input gradient", 0, turned)]
+    scores = product("router", (1, tokens, hidden, count), tape.width, output=FP32)
+    tape.step([scores], backward, tape.width * tokens * hidden)
+
+
 def _route(tape: Tape, job: Job, tokens: int) -> None:
     """Scores of all experts for each token, their softmax in fp32, and the largest of them."""
     count = experts_of(job.model).count
-    tape.plain = True
-    tape.linear("router", (tokens, job.model.hidden, count), stored=tokens * job.model.hidden)
-    tape.plain = False
+    _router(tape, job, tokens)
     tape.stream("router softmax", tokens * count, Pass(1, 1), Pass(2, 1), stored=FP32, width=FP32, kernel="function")
     tape.stream("choice of experts", tokens * count, Pass(1, 1), Pass(1, 1), width=FP32)
     if job.expert_kernels in _ROUTING:
@@ -261,27 +281,19 @@ def _limit(tape: Tape, job: Job, elements: int) -> None:
 def _add_biases(tape: Tape, job: Job, elements: int) -> None:
     """Record biases behind the last product, each times its token's weight, operation by operation.
 
-    ``TEGroupedMLP._apply_bias``, megatron/core/transformer/moe/experts.py: ``torch.cat([t + b * p ...]).to(...)``, in
-    fp32 as the router's weights are (``moe_router_dtype``).
+    ``TEGroupedMLP._apply_bias``, megatron/core/transformer/moe/experts.py: ``torch.cat([t + b * p ...]).to(...)``. The
+    weights are as precise as the router, and in fp32 if a dispatcher of its own sends them ("flex").
     """
     if not experts_of(job.model).clamped:
         return
-    narrow, wide = tape.width, FP32
-    forward = {
-        "weight biases": wide,
-        "add biases": narrow + 2 * wide,
-        "join biased rows": 2 * wide,
-        "round biased rows": wide + narrow,
-    }
-    backward = {
-        "widen gradient": narrow + wide,
-        "narrow gradient of rows": wide + narrow,
-        "gradient of weights": 2 * wide,
-        "add up gradient of weights": wide,
-        "gradient of biases": 2 * wide,
-        "add up gradient of biases": wide,
-        "join gradient of rows": 2 * narrow,
-    }
+    narrow = tape.width
+    wide = FP32 if job.expert_kernels == "flex" or experts_of(job.model).router_precision else narrow
+    forward = {"weight biases": wide, "add biases": narrow + 2 * wide, "join biased rows": 2 * wide}
+    backward = {"gradient of weights": 2 * wide, "add up gradient of weights": wide}
+    backward |= {"gradient of biases": 2 * wide, "add up gradient of biases": wide, "join gradient of rows": 2 * narrow}
+    if wide > narrow:
+        forward["round biased rows"] = wide + narrow
+        backward = {"widen gradient": narrow + wide, "round gradient of rows": wide + narrow} | backward
     there, back = (
         [Operation(name, 0, elements * size) for name, size in moves.items()] for moves in (forward, backward)
     )

@@ -212,13 +212,27 @@ def test_biases_and_limits_are_kernels_unless_products_are_fused() -> None:
         changed = plain.model_copy(update={"model": clamped})
         rows = 2 * 512 * plain.micro_batch
         inner, hidden = experts.feed_forward or plain.model.feed_forward or 0, plain.model.hidden
-        # in fp32: the product, its sum, their joint rows, which are rounded; gradients of rows, weights and biases
-        forward = rows * (2 * 8 * inner + (4 + 10 + 8 + 6) * hidden)
-        backward = rows * (2 * 10 * inner + (6 + 6 + 12 + 12 + 4) * hidden)
+        # the product, its sum, their joint rows, which fp32 rounds; gradients of rows, weights and biases
+        there, back = (4 + 10 + 8 + 6, 6 + 6 + 12 + 12 + 4) if how == "flex" else (2 * 6, 2 * 8)
+        forward, backward = rows * (2 * 8 * inner + there * hidden), rows * (2 * 10 * inner + back * hidden)
         expected = (0, 0) if how == "fused" else (forward, backward)
         assert (added(changed, plain, "forward"), added(changed, plain, "backward")) == expected
         waits = [sum(isinstance(item, Level) for item in layer(job).forward) for job in (plain, changed)]
         assert waits == ([0, 0] if how == "fused" else [1, 2])
+
+
+def test_a_router_in_fp32_turns_its_input_and_the_gradient_of_that() -> None:
+    plain = job_of("flex", data=1, expert=1)
+    experts = plain.model.experts
+    assert experts is not None
+    wide = experts.model_copy(update={"router_precision": "fp32"})
+    changed = plain.model_copy(update={"model": plain.model.model_copy(update={"experts": wide})})
+    tokens, hidden, count = 512 * plain.micro_batch, plain.model.hidden, experts.count
+
+    assert added(changed, plain, "forward") == 2 * tokens * count
+    products = 2 * (2 * tokens * count + tokens * hidden + tokens * hidden + hidden * count)
+    accumulated = hidden * count * (4 + 2 if plain.fused_accumulation else 0)
+    assert added(changed, plain, "backward") - 2 * tokens * hidden * (2 + 4) - products == accumulated
 
 
 def test_activations_of_experts_are_kept_or_repeated() -> None:
