@@ -190,7 +190,10 @@ def check(loaded: LoadedScenario) -> list[str]:
     said = [f"fabric: {describe(fabric.platform.wires, fabric.platform.nics)}"]
     streams(loaded.scenario)
     if loaded.scenario.jobs:
-        return [*said, *(f"{name}: ranks {_listed(ranks)}" for name, (_, ranks) in several(loaded).items())]
+        jobs = several(loaded)
+        for plan, ranks in jobs.values():
+            survey(fabric, plan, ranks)
+        return [*said, *(f"{name}: ranks {_listed(ranks)}" for name, (_, ranks) in jobs.items())]
     if job is None:
         return said
     gpu = loaded.scenario.cluster.gpu

@@ -600,6 +600,21 @@ def test_mistakes_of_a_topology_that_builds_on_another_are_listed(
     assert said in refused(fabricsim, "check", "gpt2-medium-dp", "--set", fabric)
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        ('link="leaf0-spine0"', "no way is left, as leaf0->spine0 is down for good since 0 s"),
+        ('link="host5-leaf0"', "rank 5 (host5) to rank 13 (host13)"),
+        ('host="host9"', "rank 9 (host9) cannot take part: host9 is down"),
+    ],
+)
+def test_a_job_of_several_is_refused_if_it_is_cut_off(
+    fabricsim: Fabricsim, command: str, failure: str, said: str
+) -> None:
+    assert said in refused(fabricsim, command, "two-jobs", "--set", f"fabric.failures=[{{{failure}}}]")
+
+
 def test_what_traffic_sends_is_not_said_without_traffic_or_beside_a_file(fabricsim: Fabricsim, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("src,dst,bytes\n0,1,5000000\n")
     both = "--transport", "tcp-10g,rdma-100g"

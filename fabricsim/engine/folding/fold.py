@@ -16,6 +16,7 @@ What is not exact is not folded:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -147,10 +148,13 @@ def read_ahead(fabric: Fabric, footprint: Footprint, routes: Indices) -> int:
     return found
 
 
-def footprint_of(fabric: Fabric, plan: Plan) -> Footprint:
-    """Find what the groups of a plan put on a fabric."""
-    ways = Ways(fabric.platform, Switches(fabric.platform))
-    return Footprint(plan.groups, fabric.wiring.choose, ways, warm=fabric.model.window > 0)
+def footprint_of(fabric: Fabric, plan: Plan, ranks: Sequence[int] | None = None) -> Footprint:
+    """Find what the groups of a plan put on a fabric, if `ranks` of the cluster have its own."""
+    ways, groups = Ways(fabric.platform, Switches(fabric.platform)), plan.groups
+    if ranks is not None:
+        places = np.asarray(ranks, np.int32)
+        groups = tuple(replace(each, members=places[each.members]) for each in groups)
+    return Footprint(groups, fabric.wiring.choose, ways, warm=fabric.model.window > 0)
 
 
 def fold(fabric: Fabric, plan: Plan, *, closely: bool = False) -> tuple[Program, Folding] | None:

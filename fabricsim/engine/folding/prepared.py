@@ -13,6 +13,8 @@ from fabricsim.topology.tiers import idle_tiers
 from fabricsim.units import human_seconds, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fabricsim.engine.fabric import Fabric
@@ -81,16 +83,18 @@ def fold_onto(fabric: Fabric, folding: Folding) -> None:
         fabric.world.tap(fabric.taps)
 
 
-def survey(fabric: Fabric, plan: Plan) -> str:
+def survey(fabric: Fabric, plan: Plan, ranks: Sequence[int] | None = None) -> str:
     """Build all that a run of a plan builds but its program, and say what crosses the fabric.
 
+    `ranks`: those of the cluster that its own are, if others have the first.
     Raises FabricsimError if the plan cannot run there.
     """
-    fabric.require_ranks(plan.ranks)
-    fabric.failures.require_up(range(plan.ranks))
-    footprint = footprint_of(fabric, plan)
+    taken = range(plan.ranks) if ranks is None else ranks
+    fabric.require_ranks(max(taken) + 1)
+    fabric.failures.require_up(taken)
+    footprint = footprint_of(fabric, plan, ranks)
     _require_ways(fabric, footprint)
-    if fabric.scenario.folding == "on" and fabric.scenario.engine == "flow":
+    if ranks is None and fabric.scenario.folding == "on" and fabric.scenario.engine == "flow":
         _why_each(fabric, plan.ranks, footprint)
     wires, crossed = fabric.platform.wires, np.unique(footprint.routes.hop_resource)
     return uncrossed(fabric, crossed[crossed < len(wires.names)])
