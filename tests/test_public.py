@@ -138,7 +138,7 @@ def test_a_dict_says_what_a_file_would(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ({"job.micro_batch": 2}, r'the dict:2: "job\.micro_batch": unknown key .*nested dicts, or'),
+        ({"job.micro_batch": 2}, r'the dict: "job\.micro_batch": unknown key .*nested dicts, or'),
         ({"job": None}, "^job: None is of type NoneType; give"),
         ({"job": {"parallelism": {"data": [None]}}}, r"^job\.parallelism\.data: None is of type"),
         ({"transport": {"efficiency": float("nan")}}, r"transport\.efficiency: nan is not a number"),

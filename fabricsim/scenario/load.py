@@ -32,6 +32,7 @@ from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.toml_text import lines, texts
 from fabricsim.scenario.tree import TreeNode, build, plain, where
 
+_DICT = "the dict"  # in the place of a file
 _OF_JOBS = frozenset({"job", "jobs", "traffic"})  # keys that a fabric without a job has no use for
 _PARTS = re.compile(r'"([^"]*)"|([^.\[\]]+)')  # of a dotted key; one that holds a point stands in quotes
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -74,7 +75,7 @@ def load(
     if isinstance(scenario, Mapping):
         name = str(scenario.get("name", "scenario"))
         text = "\n".join(lines(scenario, {}))
-        return _loaded(f"{text}\n", Path(f"{name}.toml"), "the dict", overrides, with_job=with_job)
+        return _loaded(f"{text}\n", Path(f"{name}.toml"), _DICT, overrides, with_job=with_job)
     given.require(scenario, (str, Path), "scenario", "a file, the name of a shipped one, or dicts")
     file, label = _locate(scenario)
     return _loaded(read_text(file, label), file, label, overrides, with_job=with_job)
@@ -111,7 +112,7 @@ def _laid(  # noqa: PLR0913  as of `_loaded`
     source: str, file: Path, label: str, overrides: Overrides, includer: Includer, *, with_job: bool = True
 ) -> TreeNode:
     """Lay a scenario over what it extends, and settings over both."""
-    own = parse(source, label)
+    own = parse(source, label, numbered=label != _DICT)
     root = _extended(own, [(file, label)], includer)
     if "name" not in own.value:  # a scenario is not called after the one that it extends
         root = overlay(root, TreeNode({"name": TreeNode(file.stem, label)}, root.where))

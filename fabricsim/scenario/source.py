@@ -70,8 +70,11 @@ def not_a_file(path: Path, in_directory: str = "") -> str:
         return f"cannot be a file: {error}"
 
 
-def parse(text: str, label: str) -> TreeNode:
-    """Parse TOML into a tree that knows its lines. Raises InputError if it is empty or no TOML, with the line."""
+def parse(text: str, label: str, *, numbered: bool = True) -> TreeNode:
+    """Parse TOML into a tree that knows its lines, if these are `numbered` for whoever wrote it.
+
+    Raises InputError if it is empty or no TOML, with the line.
+    """
     lines = text.removeprefix("\ufeff").splitlines() or [""]
     longest = max(range(len(lines)), key=lambda index: len(lines[index]))
     if len(lines[longest]) > LONGEST_LINE:
@@ -79,7 +82,7 @@ def parse(text: str, label: str) -> TreeNode:
         raise InputError(msg)
     try:
         tables = tomllib.loads(text.removeprefix("\ufeff"))
-        tree = build(tables, label, key_lines(text.removeprefix("\ufeff")))
+        tree = build(tables, label, key_lines(text.removeprefix("\ufeff")) if numbered else None)
     except RecursionError as error:
         msg = f"{label}: is nested too deeply for a scenario"
         raise InputError(msg) from error
