@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,7 +68,7 @@ def bench(  # noqa: PLR0913  one parameter per option
     reference = None if against is None else benchtable.read_reference(against, test)
     with common.progress(f"{test} on {found.cluster.name}") as report:
         measured = benchtable.run(found, test, sizes, reference, report)
-    log, told = measured.to_text(), json.dumps(measured.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+    log, told = measured.to_text(), common.json_text(measured.to_dict())
     if output is not None:
         common.write_text(output, f"{told}\n" if as_json else log)
         common.note(f"wrote {output}")

@@ -219,9 +219,14 @@ def say(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
+def json_text(value: object) -> str:
+    """Write JSON. Raises ValueError if a number is not finite: JSON has no word for it."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+
+
 def say_json(value: object) -> None:
-    """Print JSON to standard output. Raises ValueError if a number is not finite: JSON has no word for it."""
-    say(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    """Print JSON to standard output; raises as `json_text`."""
+    say(json_text(value))
 
 
 def note(text: str) -> None:

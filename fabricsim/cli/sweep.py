@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -131,7 +130,7 @@ def _finish(result: SweepResult, took: float, *, as_json: bool) -> None:
     state = result.progress
     failures = [row for row in result.rows if row["status"] == "failed"]
     if as_json:
-        common.say(json.dumps(result.rows, indent=2, ensure_ascii=False, allow_nan=False, default=str))
+        common.say_json(result.rows)
     else:
         from fabricsim.report.swept import swept_text  # noqa: PLC0415  imports rich
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -109,7 +108,7 @@ def _finish(result: TrafficRecord, output: Path | None, *, as_json: bool) -> Non
     if output is not None:
         from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
-        text = json.dumps(summarise_traffic(result), indent=2, ensure_ascii=False, allow_nan=False)
+        text = common.json_text(summarise_traffic(result))
         folder, stem = common.output_folder(output), _stem(result)
         common.write_text(folder / f"{stem}.json", text + "\n")
         common.note(f"wrote {folder / f'{stem}.json'}")
