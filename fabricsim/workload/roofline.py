@@ -21,7 +21,7 @@ heads of 64, and grows more slowly beyond 128. A block of queries starts and end
 diagonal for nothing, with a window another half where it begins.
 
 **All else** streams through memory at ``memory_efficiency`` of its rate, with random numbers or exponentials at
-`FUNCTION_SHARE` of that.
+`FUNCTION_SHARE` of that, behind a Hadamard transform at `HADAMARD_SHARE`.
 
 To each of them comes ``kernel_latency``, in which a kernel starts and drains. Kernels are issued ahead of
 their execution, one per ``kernel_launch``: a row of kernels takes as long as they run, or as they take to issue. In
@@ -62,6 +62,13 @@ FUNCTION_SHARE = 0.8
 
 On an A100 40 GB dropout of 268 million scores takes 1.2 ms and GELU with bias of 134 million elements 0.5 ms, 0.82 and
 0.78 of the rate of copies (github.com/EleutherAI/cookbook, benchmarks/sizing/sample_results/transformer.out).
+"""
+
+HADAMARD_SHARE = 0.6
+"""Share of that rate of kernels that turn elements into NVFP4, behind the pass for the scale of the tensor.
+
+Calibrated on 24 factors of products on B300, 2.5 billion elements, 1.5 billion of them in both layouts: 2.69 ms, the
+difference of the tables with and without quantisation (NVIDIA/TransformerEngine@8f2e635, docs/examples/gemm_profiling).
 """
 
 SCATTER_RATE = 0.25e12
@@ -123,6 +130,8 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
         busy = memory
     elif operation.kernel == "function":
         busy = memory / FUNCTION_SHARE
+    elif operation.kernel == "hadamard":
+        busy = memory / HADAMARD_SHARE
     elif operation.kernel == "scatter":
         busy = max(memory, operation.traffic / SCATTER_RATE)
     elif operation.kernel == "product":

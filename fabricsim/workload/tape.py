@@ -44,6 +44,8 @@ NARROW_BYTES = {"fp8": 1.0, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 """Bytes per element with the scales of blocks: one byte for 32 of MXFP8, for 16 of NVFP4 (Open Compute Project,
 Microscaling Formats 1.0; NVIDIA, "Pretraining Large Language Models with NVFP4", arXiv 2509.25149)."""
 
+_QUANTISES: dict[Narrow, Kernel] = {"mxfp8": "function", "nvfp4": "hadamard"}
+
 FP32 = 4
 
 EXPERT_LAUNCH = 33_400_000
@@ -175,9 +177,9 @@ class Tape:
         Delayed scaling has the scale from before, MXFP8 none for the tensor (NVIDIA/TransformerEngine, docs/examples/
         gemm_profiling/gemm_profiling.rst: "the extra memory pass for per-tensor amax computation"). That pass, and in 8
         bits what makes a scale of its result, are kernels of their own, as many for each expert
-        (``Float8CurrentScalingQuantizer``, transformer_engine/pytorch/csrc/quantizer.cpp). Kernels of MXFP8 are bound
-        by their arithmetic: on B200 8192 x 8192 elements take 52 us, 4096 x 14,336 take 47 (ROCm/TransformerEngine,
-        pull request 598; NVIDIA/TransformerEngine, pull request 3137).
+        (``Float8CurrentScalingQuantizer``, transformer_engine/pytorch/csrc/quantizer.cpp). Kernels of MXFP8 and NVFP4
+        are bound by their arithmetic: in MXFP8 8192 x 8192 elements take 52 us on B200, 4096 x 14,336 take 47
+        (ROCm/TransformerEngine, pull request 598; NVIDIA/TransformerEngine, pull request 3137).
         """
         scale = narrow == "nvfp4" or (narrow == "fp8" and self.job.scaling == "current")
         more, each = self.apart * KERNEL_LAUNCH["graph"], 1 + self.apart  # one by one, from C++
@@ -185,7 +187,7 @@ class Tape:
         first = Operation(f"scale of {name}", 0, elements * self.width, more=of_scale * more, kernels=of_scale * each)
         written, transposed = layouts_of(elements, narrow, layouts)
         size = elements * self.width + written
-        kernel: Kernel = "function" if narrow == "mxfp8" else "stream"
+        kernel = _QUANTISES.get(narrow, "stream")
         turned = Operation(f"quantise {name}", 0, size, kernel=kernel, more=more, kernels=each, transposed=transposed)
         return [first, turned] if scale else [turned]
 

@@ -12,7 +12,7 @@ from fabricsim.run.pipeline import load
 from fabricsim.scenario.job import Job
 from fabricsim.workload.attention import Core, fused_passes
 from fabricsim.workload.operations import block_work
-from fabricsim.workload.roofline import FUNCTION_SHARE, roofline_time
+from fabricsim.workload.roofline import FUNCTION_SHARE, HADAMARD_SHARE, roofline_time
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.tape import NARROW_BYTES, Tape
 from fabricsim.workload.work import Exchange, Operation
@@ -279,8 +279,53 @@ def test_factors_are_transposed_if_products_need_it(narrow: Literal["fp8", "mxfp
         gpu = scenario.cluster.gpu.model_copy(update={"transposed_factors": needed})
         layouts = 2 if needed or narrow != "fp8" else 1
         moved = 1e9 * (2 + layouts * NARROW_BYTES[narrow]) / (gpu.memory_rate * gpu.memory_efficiency)
-        busy = moved / FUNCTION_SHARE if narrow == "mxfp8" else moved
+        busy = moved / {"fp8": 1, "mxfp8": FUNCTION_SHARE, "nvfp4": HADAMARD_SHARE}[narrow]
         assert roofline_time(turned, "bf16", gpu) == pytest.approx(busy * 1e12 + gpu.kernel_latency, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "settings", "with_quantisation", "without", "error"),
+    [
+        ("h200-sxm", ("fp8", "delayed"), 18.978, 16.785, 0.19),
+        ("h200-sxm", ("fp8", "current"), 20.285, 16.785, 0.18),
+        ("b300-sxm", ("fp8", "delayed"), 7.802, 6.812, 0.19),
+        ("b300-sxm", ("fp8", "current"), 9.147, 6.812, -0.12),
+        ("b300-sxm", ("mxfp8", "delayed"), 8.984, 7.161, -0.03),
+        ("b300-sxm", ("nvfp4", "delayed"), 6.453, 3.764, 0),  # calibrated
+    ],
+)
+def test_quantisation_takes_as_long_as_transformer_engine_measured(
+    gpu: str, settings: tuple[str, str], with_quantisation: float, without: float, error: float
+) -> None:
+    """NVIDIA/TransformerEngine@8f2e635, docs/examples/gemm_profiling: ms of the products of a layer, both ways.
+
+    Each is the forward pass of a linear layer whose input, not its weight, is needed for a gradient later.
+    """
+    precision, scaling = settings
+    machine = f"cluster.gpu.include={gpu}", "cluster.gpu.memory=1TB"
+    scenario = load("recipes", [*SETTINGS, *machine, f"job.products={precision}", f"job.scaling={scaling}"]).scenario
+    assert scenario.job is not None
+    assert scenario.job.products is not None
+    tape, rows, widths = Tape(scenario.job), 15_872, [(4096, 12_288), (4096, 4096), (4096, 16_384), (16_384, 4096)]
+    inputs, weights, gradients = (
+        [left * right for left, right in sides]
+        for sides in (
+            [(rows, inner) for inner, _ in widths],
+            widths,
+            [(rows, columns) for _, columns in widths],
+        )
+    )
+
+    both, one = [*inputs, *gradients, *inputs], [*weights, *weights, *gradients]
+    turned = [
+        each
+        for sizes, layouts in ((both, 2), (one, 1))
+        for elements in sizes
+        for each in tape.narrowed("factor", elements, scenario.job.products, layouts=layouts)
+    ]
+    found = sum(roofline_time(each, "bf16", scenario.cluster.gpu) for each in turned) / 1e9
+
+    assert found / (with_quantisation - without) - 1 == pytest.approx(error, abs=0.015)
 
 
 @pytest.mark.parametrize("model", ["llama3-8b", "mixtral-8x7b"])
