@@ -328,6 +328,28 @@ def test_quantisation_takes_as_long_as_transformer_engine_measured(
     assert found / (with_quantisation - without) - 1 == pytest.approx(error, abs=0.015)
 
 
+@pytest.mark.parametrize(
+    ("precision", "measured"), [(None, 12.758), ("fp8", 6.812), ("mxfp8", 7.161), ("nvfp4", 3.764)]
+)
+def test_products_of_b300_take_as_long_as_those_that_they_are_calibrated_on(
+    precision: str | None, measured: float
+) -> None:
+    """Of the same tables as above: all products of a layer, ms, without quantisation."""
+    products = [] if precision is None else [f"job.products={precision}"]
+    scenario = load("recipes", [*SETTINGS, "cluster.gpu.include=b300-sxm", *products]).scenario
+    assert scenario.job is not None
+    tape, rows = Tape(scenario.job), 15_872
+
+    shapes = [
+        shape
+        for inner, columns in ((4096, 12_288), (4096, 4096), (4096, 16_384), (16_384, 4096))
+        for shape in ((rows, inner, columns), (rows, columns, inner), (inner, rows, columns))
+    ]
+    found = sum(roofline_time(tape.weighted("product", each), "bf16", scenario.cluster.gpu) for each in shapes) / 1e9
+
+    assert found == pytest.approx(measured, rel=0.002)
+
+
 @pytest.mark.parametrize("model", ["llama3-8b", "mixtral-8x7b"])
 def test_an_activation_that_quantises_saves_a_kernel_each_way(model: str) -> None:
     settings = "job.recompute=none", "job.products=fp8", f"job.model.include={model}", "cluster.gpu.memory=1TB"
