@@ -19,16 +19,20 @@ def mlp(tape: Tape, job: Job, sequence: int) -> None:
     """Record the feed-forward sublayer of sequences of `sequence` tokens."""
     tokens, hidden = tape.tokens(sequence), job.model.hidden
     branch(tape, tokens * hidden)
-    layer_norm(tape, tokens * hidden)
-    network(tape, job, tokens, feed_forward(job.model))
+    layer_norm(tape, tokens * hidden, turns=True)
+    network(tape, job, tokens, feed_forward(job.model), normed=True)
     residual(tape, tokens * hidden)
 
 
-def network(tape: Tape, job: Job, tokens: int, inner: int) -> None:
-    """Record up-projection, activation and down-projection for `tokens` tokens."""
+def network(tape: Tape, job: Job, tokens: int, inner: int, *, normed: bool = False) -> None:
+    """Record up-projection, activation and down-projection for `tokens` tokens.
+
+    `normed`: whether its input comes of a norm that is one module with the up-projection.
+    """
     hidden, own, start = job.model.hidden, inner // job.parallelism.tensor, len(tape.forward)
     turned = job.activation_quantises
-    tape.column("feed-forward up", (tokens, hidden, up_projections(job.model) * own), turned=turned)
+    up = tokens, hidden, up_projections(job.model) * own
+    tape.column("feed-forward up", up, turned=turned, normed=normed)
     stored = tape.stored
     activation(tape, job, tokens * own)
     repeated = tape.forward[start:]

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.work import MASK, Pass
+from fabricsim.workload.tape import layouts_of
+from fabricsim.workload.work import MASK, Operation, Pass
 
 if TYPE_CHECKING:
     from fabricsim.workload.tape import Tape
 
 
-def layer_norm(tape: Tape, elements: int) -> None:
-    """Record a layer norm, or an RMS norm, over `elements` of all tensor-parallel ranks."""
-    tape.stream("layer norm", tape.own(elements), Pass(1, 1), Pass(2, 1), Pass(2, 0, weight=True), stored=tape.width)
+def layer_norm(tape: Tape, elements: int, *, turns: bool = False) -> None:
+    """Record a layer norm, or an RMS norm, over `elements` of all tensor-parallel ranks.
+
+    `turns`: whether a product follows whose factor it writes, if its scale is known (`Tape.norm_turns`); if need be
+        that is transposed afterwards.
+    """
+    own = tape.own(elements)
+    back = Pass(2, 1), Pass(2, 0, weight=True)
+    if turns and tape.norm_turns:
+        written, transposed = layouts_of(own, "fp8", tape.layouts)
+        tape.step([Operation("layer norm", 0, own * tape.width + written, transposed=2 * transposed)], [])
+        tape.stream("layer norm", own, None, *back, stored=tape.width)
+    else:
+        tape.stream("layer norm", own, Pass(1, 1), *back, stored=tape.width)
 
 
 def branch(tape: Tape, elements: int) -> None:

@@ -107,6 +107,12 @@ class Tape:
         """Layouts of a factor that both passes need, if products are in 8 or 4 bits."""
         return 1 if self.frozen else 2
 
+    @property
+    def norm_turns(self) -> bool:
+        """Whether norms write factors of 8 bits, as they do if their scale is known (``rmsnorm_fwd``, FULLY_FUSED)."""
+        job = self.job
+        return job.products == "fp8" and job.scaling == "delayed" and job.elementwise == "fused"
+
     def tokens(self, sequence: int) -> int:
         """Tokens of a micro-batch that the tensor-parallel ranks together have of sequences this long."""
         return self.job.micro_batch * sequence // self.job.parallelism.context
@@ -165,11 +171,16 @@ class Tape:
         saved = round(batch * (rows + columns) * inner * (self.width - NARROW_BYTES[self.job.products]))
         return replace(made, traffic=made.traffic - saved, narrow=self.job.products)
 
-    def quantise(self, name: str, elements: int) -> list[Operation]:
-        """Turn a product's factor into the precision of products, transposed as well for a gradient of weights."""
-        if self.plain or self.job.products is None:
+    def quantise(self, name: str, elements: int, *, normed: bool = False) -> list[Operation]:
+        """Turn a product's factor into the precision of products, transposed as well for a gradient of weights.
+
+        `normed`: whether it comes of a norm, which writes it, or finds the scale of the tensor (``rmsnorm_fwd``,
+            FUSED_NORM_AMAX_FP8 and _NVFP4, transformer_engine/pytorch/csrc/extensions/normalization.cpp).
+        """
+        if self.plain or self.job.products is None or (normed and self.norm_turns):
             return []
-        return self.narrowed(name, elements, self.job.products, layouts=self.layouts)
+        turned = self.narrowed(name, elements, self.job.products, layouts=self.layouts)
+        return turned[-1:] if normed and self.job.elementwise == "fused" else turned
 
     def narrowed(self, name: str, elements: int, narrow: Narrow, *, layouts: int) -> list[Operation]:
         """Turn elements into a narrower precision, in one or both layouts, behind a pass for the scale of the tensor.
@@ -211,10 +222,19 @@ class Tape:
         backward = [*back, *self.gradients(name, shape, batch)]
         self.step(forward, backward, 0 if self.frozen else self.kept(stored))
 
-    def column(self, name: str, shape: tuple[int, int, int], *, keeps_input: bool = True, turned: bool = False) -> None:
+    def column(
+        self,
+        name: str,
+        shape: tuple[int, int, int],
+        *,
+        keeps_input: bool = True,
+        turned: bool = False,
+        normed: bool = False,
+    ) -> None:
         """Record a product whose weights are split by columns; `shape` is that of one rank.
 
         `turned`: whether its gradient comes in the precision of products.
+        `normed`: whether its input comes of a norm that is one module with it (``LayerNormLinear``).
         """
         rows, inner, columns = shape
         size = rows * inner * self.width
@@ -230,7 +250,7 @@ class Tape:
             backward = [to_input, _beside("all_reduce", size), *to_weight, Wait("tensor")]
         elif self.tensor > 1:
             backward = [to_input, *to_weight, Exchange("all_reduce", "tensor", size)]
-        forward = [*self.quantise("input", self.own(rows * inner)), *forward]
+        forward = [*self.quantise("input", self.own(rows * inner), normed=normed), *forward]
         if not turned:
             backward = [*self.quantise("gradient", rows * columns), *backward]
         self.step(forward, backward, self.own(moved) if keeps_input and not self.frozen else 0)

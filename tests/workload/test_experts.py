@@ -62,7 +62,7 @@ def test_each_expert_has_its_input_quantised_alone() -> None:
     times = [host_time(each, job) for each in kernels(layer(job).forward) if each.name == "quantise input"]
 
     assert sorted(times)[-2:] == [KERNEL_LAUNCH["eager"] + 7 * 5 * US] * 2
-    assert set(times[:2]) == {KERNEL_LAUNCH["eager"]}
+    assert times[:-2] == [KERNEL_LAUNCH["eager"]]  # of the projection; the norm writes that of queries, keys and values
 
 
 def test_scales_of_each_expert_are_made_alone_in_two_kernels() -> None:

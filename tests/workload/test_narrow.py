@@ -119,8 +119,31 @@ def test_tensors_are_read_once_more_for_their_scale(settings: list[str], reads: 
     work = block_work(stage_blocks(job.model, 1)[0][1], job)
     scales = [item for item in work.forward if isinstance(item, Operation) and item.name == "scale of input"]
 
-    inputs = 8192 * (4096 + 4096 + 4096 + 14336)  # of QKV, projection, up and down
+    inputs = 8192 * (4096 + 14336)  # of projection and down; norms find those of the others
     assert sum(item.traffic for item in scales) == reads * 2 * inputs
+
+
+@pytest.mark.parametrize(
+    ("settings", "written", "transposed", "quantised"),
+    [
+        ([], 2, 0, 0),
+        (["job.products=fp8"], 1, 2, 2),  # a byte is read and one written to transpose
+        (["job.products=fp8", "job.scaling=current"], 2, 0, 4),
+        (["job.products=mxfp8"], 2, 0, 4),
+    ],
+)
+def test_norms_write_factors_whose_scale_is_known(
+    settings: list[str], written: int, transposed: int, quantised: int
+) -> None:
+    job = job_of("job.parallelism.context=1", "job.parallelism.data=8", "cluster.gpu.include=b200-sxm", *settings)
+    forward = block_work(stage_blocks(job.model, 1)[0][1], job).forward
+    kernels = [item for item in forward if isinstance(item, Operation)]
+    norms = [item for item in kernels if item.name.startswith("layer norm")]
+
+    elements = 8192 * 4096
+    assert [each.traffic for each in norms] == [elements * (2 + written)] * 2
+    assert [each.transposed for each in norms] == [elements * transposed] * 2
+    assert sum(item.name == "quantise input" for item in kernels) == quantised
 
 
 @pytest.mark.parametrize(("rows", "columns", "microseconds"), [(8192, 8192, 52.34), (4096, 14336, 47.05)])
