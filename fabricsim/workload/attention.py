@@ -102,12 +102,13 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window:
     tokens, biased = tape.tokens(sequence), model.family != "llama"
     tape.recorded = "attention" in job.recorded
     branch(tape, tokens * hidden)
-    layer_norm(tape, tokens * hidden, turns=model.latent is None)
+    normed = model.latent is None and not tape.adapted("QKV")
+    layer_norm(tape, tokens * hidden, turns=normed)
     up: list[Item] = []
     if model.latent is not None:
         up = latent_projections(tape, job, tokens)
     else:
-        tape.column("QKV", (tokens, hidden, width + 2 * keys), normed=True)
+        tape.column("QKV", (tokens, hidden, width + 2 * keys), normed=normed)
         bias = [Pass(1, 0, weight=True)] if biased else []
         tape.stream("QKV join and bias", tokens * (width + 2 * keys), None, Pass(1, 1), *bias)
         if model.head_norm:

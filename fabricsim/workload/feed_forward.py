@@ -19,8 +19,9 @@ def mlp(tape: Tape, job: Job, sequence: int) -> None:
     """Record the feed-forward sublayer of sequences of `sequence` tokens."""
     tokens, hidden = tape.tokens(sequence), job.model.hidden
     branch(tape, tokens * hidden)
-    layer_norm(tape, tokens * hidden, turns=True)
-    network(tape, job, tokens, feed_forward(job.model), normed=True)
+    normed = not tape.adapted("feed-forward up")
+    layer_norm(tape, tokens * hidden, turns=normed)
+    network(tape, job, tokens, feed_forward(job.model), normed=normed)
     residual(tape, tokens * hidden)
 
 

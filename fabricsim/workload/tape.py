@@ -113,6 +113,10 @@ class Tape:
         job = self.job
         return job.products == "fp8" and job.scaling == "delayed" and job.elementwise == "fused"
 
+    def adapted(self, name: str) -> bool:
+        """Whether a product has an adapter beside it."""
+        return self.job.adapters is not None and TARGETS.get(name) in self.job.adapters.targets
+
     def tokens(self, sequence: int) -> int:
         """Tokens of a micro-batch that the tensor-parallel ranks together have of sequences this long."""
         return self.job.micro_batch * sequence // self.job.parallelism.context
@@ -175,7 +179,8 @@ class Tape:
         """Turn a product's factor into the precision of products, transposed as well for a gradient of weights.
 
         `normed`: whether it comes of a norm, which writes it, or finds the scale of the tensor (``rmsnorm_fwd``,
-            FUSED_NORM_AMAX_FP8 and _NVFP4, transformer_engine/pytorch/csrc/extensions/normalization.cpp).
+            FUSED_NORM_AMAX_FP8 and _NVFP4, transformer_engine/pytorch/csrc/extensions/normalization.cpp), unless an
+            adapter needs it, too (``return_layernorm_output``).
         """
         if self.plain or self.job.products is None or (normed and self.norm_turns):
             return []
@@ -307,7 +312,7 @@ class Tape:
     def adapt(self, name: str, shape: tuple[int, int, int]) -> None:
         """Record the adapter beside a product, if there is one."""
         adapters = self.job.adapters
-        if adapters is None or TARGETS.get(name) not in adapters.targets:
+        if adapters is None or not self.adapted(name):
             return
         rows, inner, columns = shape
         if adapters.dropout:

@@ -146,6 +146,16 @@ def test_norms_write_factors_whose_scale_is_known(
     assert sum(item.name == "quantise input" for item in kernels) == quantised
 
 
+@pytest.mark.parametrize(("targets", "written"), [("qkv projection", 2 + 1), ("qkv up", 2 + 2), ("projection", 1 + 1)])
+def test_norms_write_nothing_narrow_that_adapters_read(targets: str, written: int) -> None:
+    adapters = f"job.adapters={{rank=16, targets={targets.split()}}}"
+    job = job_of("job.parallelism.context=1", "job.parallelism.data=8", "job.products=fp8", adapters)
+    forward = block_work(stage_blocks(job.model, 1)[0][1], job).forward
+
+    norms = [item.traffic for item in forward if isinstance(item, Operation) and item.name == "layer norm"]
+    assert sum(norms) == 8192 * 4096 * (2 * 2 + written)
+
+
 @pytest.mark.parametrize(("rows", "columns", "microseconds"), [(8192, 8192, 52.34), (4096, 14336, 47.05)])
 def test_mxfp8_is_turned_as_fast_as_on_a_b200(rows: int, columns: int, microseconds: float) -> None:
     """ROCm/TransformerEngine, pull request 598; NVIDIA/TransformerEngine, pull request 3137, with sums of columns."""
