@@ -121,7 +121,7 @@ def _router(tape: Tape, job: Job, tokens: int) -> None:
 
     In fp32 they come of a product of 16 bits, and gradients of products of 32, to which input and its gradient are
     turned (``RouterGatingLinearFunction``, megatron/core/transformer/moe/moe_utils.py). U: at the rate of 16 bits,
-    which memory bounds.
+    which memory bounds. Routers are never frozen: adapters are for dense models.
     """
     hidden, count = job.model.hidden, experts_of(job.model).count
     if experts_of(job.model).router_precision is None:
@@ -132,10 +132,9 @@ def _router(tape: Tape, job: Job, tokens: int) -> None:
     turned = tokens * hidden * (tape.width + FP32)
     to_input = product("router input gradient", (1, tokens, count, hidden), FP32)
     to_weight = product("router weight gradient", (1, count, tokens, hidden), FP32, weight=True)
-    weight = [] if tape.frozen else [Operation("widen router input", 0, turned), to_weight]
-    backward = [to_input, *weight, Operation("round router input gradient", 0, turned)]
+    widen, back = (Operation(f"{name} router input", 0, turned) for name in ("widen", "round gradient of"))
     scores = product("router", (1, tokens, hidden, count), tape.width, output=FP32)
-    tape.step([scores], backward, tape.width * tokens * hidden)
+    tape.step([scores], [to_input, widen, to_weight, back], tape.width * tokens * hidden)
 
 
 def _route(tape: Tape, job: Job, tokens: int) -> None:
