@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from fabricsim.results.capture import CaptureSummary, TransferSummary, TransferSums
 
-
+AT_MOST = "≤: ranks that were not captured may have been waited for"
+"""What a time of a table with this sign is."""
 _RULES = 0.95  # share of the critical path from which the host alone rules how long an iteration takes
 
 
@@ -62,17 +63,23 @@ def _transfers(rows: list[TransferSummary]) -> Group:
     numbers = ["Ranks", "Size", "Count", "Captured", "Replayed", "Change"]
     table = FittedTable("Transfer", numbers, least=["Ranks", "Count"])
     for row in rows[:SHOWN]:
-        size, captured, change = row["size_bytes"], row["captured_s"], row["change"]
-        table.add_row(
-            escape(f"{row['group']} {row['operation']}".strip()),
-            str(row["ranks"]),
-            "-" if size is None else human_bytes(size),
-            str(row["count"]),
-            "-" if captured is None else "≤ " * row["captured_at_most"] + human_seconds(captured),
-            human_seconds(row["replayed_s"]),
-            "-" if change is None else "≥ " * row["captured_at_most"] + f"{100 * change:+.0f} %",
-        )
+        table.add_row(*map(escape, transfer_cells(row)))
     title = f"Transfers, from the last rank ready to the last done (medians){more}"
     if any(row["captured_at_most"] for row in rows[:SHOWN]):
-        title += "; ≤: ranks that were not captured may have been waited for"
+        title += f"; {AT_MOST}"
     return titled(title, table)
+
+
+def transfer_cells(row: TransferSummary) -> list[str]:
+    """Name a kind of transfer, its ranks, size, count, time as captured and replayed, and the change."""
+    size, captured, change = row["size_bytes"], row["captured_s"], row["change"]
+    most, least = ("≤ ", "≥ ") if row["captured_at_most"] else ("", "")
+    return [
+        f"{row['group']} {row['operation']}".strip(),
+        str(row["ranks"]),
+        "-" if size is None else human_bytes(size),
+        str(row["count"]),
+        "-" if captured is None else most + human_seconds(captured),
+        human_seconds(row["replayed_s"]),
+        "-" if change is None else f"{least}{100 * change:+.0f} %",
+    ]

@@ -181,16 +181,17 @@ def _jobs(jobs: Sequence[JobSummary]) -> Group:
     least = ["Start", "Ranks", "Bubble", "Compute"]
     table = FittedTable("Job", numbers, words=["First cause beside computing"], least=least)
     for job in jobs:
-        times = (job[name] for name in ("iteration_time_s", "compute_s", "exposed_communication_s", "bubble_s"))
-        first = first_beside_compute(job["causes"])
-        table.add_row(
-            escape(job["name"]),
-            str(job["ranks"]),
-            human_seconds(job["start_s"]),
-            *(human_seconds(time) for time in times),
-            escape(f"{cause_text(first)}, {percent(first['share'])}"),
-        )
+        table.add_row(*map(escape, job_cells(job)))
     return titled("Jobs, each from its own start", table)
+
+
+def job_cells(job: JobSummary) -> list[str]:
+    """Name a job, its ranks, start, iteration, compute, exposed communication, bubble and first other cause."""
+    compute, exposed = job["compute_s"], job["exposed_communication_s"]
+    times = job["start_s"], job["iteration_time_s"], compute, exposed, job["bubble_s"]
+    first = first_beside_compute(job["causes"])
+    told = f"{cause_text(first)}, {percent(first['share'])}"
+    return [job["name"], str(job["ranks"]), *map(human_seconds, times), told]
 
 
 def _uncertainty(found: UncertaintySummary) -> Group:

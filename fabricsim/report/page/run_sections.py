@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.report.causes_text import cause_name, cause_text, first_beside_compute, what_causes_share
+from fabricsim.report.capture_text import AT_MOST, transfer_cells
+from fabricsim.report.causes_text import cause_name, cause_text, what_causes_share
 from fabricsim.report.page import drawings
 from fabricsim.report.page.assumptions import assumptions
 from fabricsim.report.page.html import Html, bar, items, paragraph, section, table, text
 from fabricsim.report.queues_text import why
-from fabricsim.report.text import headline_text, human_number, parts_of, percent, sizes_of, whose_time
+from fabricsim.report.text import headline_text, human_number, job_cells, parts_of, percent, sizes_of, whose_time
 from fabricsim.results.causes import LIMITS, NETWORK
 from fabricsim.results.use_over_time import held_over_time
 from fabricsim.units import human_bytes, human_seconds, seconds
@@ -85,16 +86,8 @@ def _top(summary: Summary) -> Html:
 
 
 def _jobs(jobs: Sequence[JobSummary]) -> Html:
-    rows = []
-    for job in jobs:
-        first = first_beside_compute(job["causes"])
-        times = (
-            job[name] for name in ("start_s", "iteration_time_s", "compute_s", "exposed_communication_s", "bubble_s")
-        )
-        told = f"{cause_text(first)}, {percent(first['share'])}"
-        rows.append([job["name"], str(job["ranks"]), *map(human_seconds, times), told])
     heads = ["Job", "Ranks", "Start", "Iteration", "Compute", "Exposed comm.", "Bubble", "First cause beside computing"]
-    return table("Each from its own start", heads, rows)
+    return table("Each from its own start", heads, [job_cells(job) for job in jobs])
 
 
 def _capture(capture: CaptureSummary) -> Iterator[Html]:
@@ -104,23 +97,13 @@ def _capture(capture: CaptureSummary) -> Iterator[Html]:
     else:
         took = f"Captured {human_seconds(captured)}, replayed {human_seconds(capture['replayed_iteration_s'])}"
         yield paragraph(f"{took}: {100 * change:+.1f} %.")
-    rows = []
-    for row in capture["transfers"][:ROWS]:
-        size, time, off, most = row["size_bytes"], row["captured_s"], row["change"], row["captured_at_most"]
-        name = f"{row['group']} {row['operation']}".strip()
-        rows.append(
-            [
-                name, str(row["ranks"]), "-" if size is None else human_bytes(size),
-                str(row["count"]), "-" if time is None else "≤ " * most + human_seconds(time),
-                human_seconds(row["replayed_s"]), "-" if off is None else "≥ " * most + f"{100 * off:+.0f} %",
-            ]
-        )  # fmt: skip
-    if rows:
+    shown = capture["transfers"][:ROWS]
+    if shown:
         heads = ["Transfer", "Ranks", "Size", "Count", "Captured", "Replayed", "Change"]
-        caption = (
-            f"{len(rows)} of {len(capture['transfers'])} kinds, from the last rank ready to the last done (medians)"
-        )
-        yield table(caption, heads, rows)
+        count = f"{len(shown)} of {len(capture['transfers'])} kinds"
+        why_most = f"; {AT_MOST}" if any(row["captured_at_most"] for row in shown) else ""
+        caption = f"{count}, from the last rank ready to the last done (medians){why_most}"
+        yield table(caption, heads, map(transfer_cells, shown))
 
 
 def _causes(summary: Summary) -> Iterator[Html]:
