@@ -60,7 +60,14 @@ _ATTENTION_IN_2025 = {
     "gb300": _GB300_IN_2025,
     "b300": _GB300_IN_2025,
 }
-_ATTENTION_OF_9_10 = {"b200": ((0.685, 1000, 0.385), (0.57, 1070, 0.355))}
+# Up to NGC 25.04, whose cuDNN is 9.9.0: 0.71 times as fast, both ways. By cuDNN, an iteration of Llama 3.2 1B on a B200
+# with that container becomes 53.8, 11.0 and 5.1 ms longer as 16,384 or 12,288 tokens lie in fewer and longer sequences,
+# at 1665 MHz; the parameters of the GPU, at 1965, say 32.9, 6.2 and 3.1 (NVIDIA/cudnn-frontend@7606332, benchmark/
+# Llama-3.2-1B-Training/artifacts/b200_training_timing.csv). U: heads of 128, 8 bits and GB200 as these heads of 64
+_ATTENTION_OF_9_9 = {
+    "b200": ((0.51, 720, 0.284), (0.40, 930, 0.256)),
+    "gb200": ((0.50, 460, 0.305), (0.40, 540, 0.21)),
+}
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
@@ -294,10 +301,10 @@ def _whole(record: np.void) -> bool:
 def _attention(run: str, gpu: str) -> list[str]:
     """Say how fast attention was by the cuDNN of a run, if not as fast as its GPU's parameters have it.
 
-    MLPerf v5.0 is of June 2025. Releases of Megatron-Bridge of 2026 have 9.18 or later (docker/README.md of
-    NVIDIA-NeMo/Megatron-Bridge).
+    MLPerf v5.0 and NeMo 25.04 have NGC 25.04 or an earlier one, MLPerf v5.1 has 25.09. Releases of Megatron-Bridge of
+    2026 have cuDNN 9.18 or later (docker/README.md of NVIDIA-NeMo/Megatron-Bridge).
     """
-    older = _ATTENTION_IN_2025 | (_ATTENTION_OF_9_10 if run.startswith("v5.0") else {})
+    older = _ATTENTION_IN_2025 if run.startswith(("v5.1", *_BRIDGE)) else _ATTENTION_OF_9_9
     if run.startswith("26.") or gpu not in older:
         return []
     lines = []
