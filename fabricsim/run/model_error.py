@@ -19,8 +19,8 @@ MODEL_ERRORS = {
     "vtrain": 0.105,
     "jean-zay": 0.023,
     "fsdp": 0.091,
-    "dgxc": 0.049,
-    "mlperf": 0.088,
+    "dgxc": 0.048,
+    "mlperf": 0.066,
     "megatron-bridge": 0.158,
     "dlperf": 0.348,
 }
