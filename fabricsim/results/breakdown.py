@@ -201,10 +201,11 @@ def _length(spans: NDArray[np.void]) -> NDArray[np.int64]:
 def _transfer_start(result: RunRecord, calls: NDArray[np.int32], spans: NDArray[np.void]) -> NDArray[np.int64]:
     """Give when each collective op began to move data: when the last rank of its call was ready.
 
-    An op that is done before that (the sender of an eager message) has not waited at all.
+    An op that is done before that (the sender of an eager message) has not waited at all; one that is done
+    just then has done nothing else, as a send that waits for its receiver does without latency.
     """
     ready = result.calls.start[calls]
-    return np.where(ready >= spans["end"], spans["start"], np.maximum(ready, spans["start"]))
+    return np.where(ready > spans["end"], spans["start"], np.maximum(ready, spans["start"]))
 
 
 def _covered(edges: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.bool_]:

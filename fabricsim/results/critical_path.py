@@ -40,19 +40,24 @@ def critical_path(result: RunRecord, rank: int, begin: int, end: int) -> list[St
     walk, path, via, home = _Walk(result), [], NONE, rank
     calls = np.where(result.ops["kind"] == COLLECTIVE, result.ops["call"], NONE)
     ranks = result.ops["rank"]
+    left: set[int] = set()  # ranks that the walk has gone on from at this very time
     while end > begin:
         op, since = walk.before(rank, end)
         call = NONE if op == NONE else int(calls[op])
-        if call != NONE:
-            ready = int(result.calls.start[call])
-            last = walk.last_ready(call) if since < ready < end else op
-            path.append(Stretch(op, rank, max(begin, ready if last != op else since), end, via))
-            since = path[-1].begin
-            if last != op and int(ranks[last]) != rank:
-                rank = int(ranks[last])
-                via = NONE if rank == home else call
-        else:
-            path.append(Stretch(op, rank, max(begin, since), end, via))
+        ready = NONE if call == NONE else int(result.calls.start[call])
+        last = walk.last_ready(call) if since < ready <= end else op
+        if ready == end and int(ranks[last]) in {rank, *left}:
+            last = op
+        if last != op:
+            since = ready
+        since = max(begin, since)
+        if since < end:
+            path.append(Stretch(op, rank, since, end, via))
+            left.clear()
+        if last != op and int(ranks[last]) != rank:
+            left.add(rank)
+            rank = int(ranks[last])
+            via = NONE if rank == home else call
         end = since
     return path
 

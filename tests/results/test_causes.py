@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from fabricsim.records.program import NONE
-from fabricsim.results.breakdown import critical_rank
+from fabricsim.results.breakdown import critical_rank, iteration_parts
 from fabricsim.results.causes import causes
 from fabricsim.results.critical_path import critical_path
 from fabricsim.results.resources import by_tier, resources, tier
 from fabricsim.results.result import Limits, LinkRecord, Rest, RunRecord
+from fabricsim.run.pipeline import load, simulate
 from fabricsim.units import PS_PER_S
 from tests.reference import factory
 
@@ -60,6 +61,25 @@ def test_waiting_for_other_stages_is_the_pipeline_bubble() -> None:
     result = factory.pipeline(ranks=4, batches=1)
     first = causes(result)[0]
     assert (first["cause"], first["of"]) == ("pipeline bubble", "waiting for other stages")
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_waiting_for_a_receiver_is_no_communication_on_a_network_without_latency(chunks: int) -> None:
+    # each message takes 0.2 us, and its send is done in the instant in which its receiver is ready
+    network = {
+        "transport": "ideal-100g",
+        "collectives": {"include": "ideal"},
+        "fabric": {"topology": "single-switch", "link_rate": "100Tbps"},
+        "cluster": {"include": "ideal", "hosts": 8, "gpu": {"include": "a100-sxm-80gb"}},
+    }
+    degrees = {"pipeline": 8, "data": 1, "virtual_stages": chunks}
+    job = {"job.micro_batch": 1, "job.global_batch": 24, "job.parallelism": degrees}
+    result = simulate(load("gpt2-medium-dp", network | job))
+    parts = iteration_parts(result)
+
+    assert sum(parts.exposed.values()) < result.iteration / 1000
+    assert parts.compute + parts.idle + parts.waiting == pytest.approx(result.iteration, rel=1e-3)
+    assert {row["cause"] for row in causes(result)[:2]} == {"compute", "pipeline bubble"}
 
 
 @pytest.mark.parametrize("batches", [1, 3, 8])
