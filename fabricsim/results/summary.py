@@ -21,6 +21,8 @@ from fabricsim.scenario.collectives import assumed
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from fabricsim.results.capture import CaptureSummary
@@ -237,16 +239,34 @@ def bus_factor(collective: str, ranks: int) -> float:
 def timer_totals(result: RunRecord) -> dict[str, float]:
     """Total of each timer that is used, on the rank that has the most of it, seconds; in program order.
 
-    Time in which several ops of a timer run, as those of a grouped send and receive do, counts once.
+    Time in which several ops of a timer run, as those of a grouped send and receive do, counts once. If a replayed
+    trace marks steps, totals are of their mean, as is the iteration.
     """
     ranks, timers = rank_count(result), len(result.timers)
     total = np.zeros(ranks * timers, np.int64)
     place = result.ops["rank"].astype(np.int64) * timers + result.ops["timer"]
-    order = np.lexsort((result.spans["start"], place))
-    np.add.at(total, place[order], _uncovered(place[order], result.spans[order]))
+    windows = list(_steps(result, ranks))
+    for spans in windows or [result.spans]:
+        order = np.lexsort((spans["start"], place))
+        np.add.at(total, place[order], _uncovered(place[order], spans[order]))
     slowest = total.reshape(ranks, timers).max(axis=0, initial=0)
     used = np.unique(result.ops["timer"]).tolist()
-    return {result.timers[timer]: seconds(int(slowest[timer])) for timer in used}
+    return {result.timers[timer]: seconds(int(slowest[timer])) / max(len(windows), 1) for timer in used}
+
+
+def _steps(result: RunRecord, ranks: int) -> Iterator[NDArray[np.void]]:
+    """Cut the spans of all ops to each step that a replayed trace marks; nothing is left of ranks that mark none."""
+    steps = () if result.capture is None else result.capture.steps
+    of = result.ops["rank"]
+    for number in dict.fromkeys(step.number for step in steps):
+        windows = np.zeros((ranks, 2), np.int64)
+        for step in steps:
+            if step.number == number:
+                windows[step.rank] = step.start, step.start + step.replayed
+        spans = result.spans.copy()
+        for end in ("start", "end"):
+            spans[end] = np.clip(spans[end], windows[of, 0], windows[of, 1])
+        yield spans
 
 
 def _uncovered(place: NDArray[np.int64], spans: NDArray[np.void]) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import ResultError
 from fabricsim.records.program import COLLECTIVE, COMPUTE, MAIN_STREAM, NONE, OP, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.results.breakdown import critical_rank, rank_time
+from fabricsim.results.capture import Capture, StepTime
 from fabricsim.results.result import CallRecord, CallRecords, RunRecord, Series
 from fabricsim.results.summary import HOTTEST, Summary, bus_factor, summarise, timer_totals, to_json
 from fabricsim.units import PS_PER_S
@@ -59,6 +60,27 @@ def test_summary_of_two_ranks(two_ranks: RunRecord) -> None:
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 20), st.integers(0, 9)), max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("windows", "expected"),
+    [
+        ([(0, 6), (6, 11)], [3.0, 1.0, 3.0, 0.5]),
+        ([(6, 11)], [0.0, 0.0, 4.0, 1.0]),
+        ([(1, 3)], [2.0, 1.0, 0.0, 0.0]),
+    ],
+)
+def test_timers_of_marked_steps_are_of_their_mean(
+    two_ranks: RunRecord, windows: list[tuple[int, int]], expected: list[float]
+) -> None:
+    steps = [
+        StepTime(rank, number, 0, (end - start) * PS_PER_S, start * PS_PER_S)
+        for rank in (0, 1)
+        for number, (start, end) in enumerate(windows)
+    ]
+    replayed = dataclasses.replace(two_ranks, capture=Capture("kineto", NONE, tuple(steps), (), ()))
+
+    assert list(timer_totals(replayed).values()) == expected
 
 
 @given(spans=SPANS)
@@ -228,7 +250,7 @@ def _state(result: RunRecord, instant: int) -> tuple[str, bool]:
             new = "compute"
         else:
             call = result.calls[op["call"]]
-            ready = call.start if call.start < end else start
+            ready = call.start if call.start <= end else start
             stream = "main" if op["stream"] == MAIN_STREAM else "overlapped"
             new = stream if instant >= ready else "waiting"
             moves |= instant >= ready

@@ -3,7 +3,9 @@
 A device's nodes run in the order of their streams, each after the call that launched it. A host's calls run one after
 the other: each after the call before it of its own thread, and after the last call of any thread that had ended
 before it began, since threads hand work to one another. What is left between that and a node's start is a gap: work
-of the host that is not captured, or the few microseconds that a device takes to begin.
+of the host that is not captured, or the few microseconds that a device takes to begin. A host runs ahead of its
+device, so a step begins and ends when all is done that had been launched before the host marked it, or if launches were
+not captured, that had begun.
 
 Two kinds of waiting are seldom in a file and are found by their traces in time. A stream that was told to wait for
 another (``cudaStreamWaitEvent``) is taken to wait for the last node of that stream that had been launched by then and
@@ -36,6 +38,7 @@ DEVICE_KINDS = (COMPUTE, COMMUNICATION, COPY)
 CLOSE = 5 * 10**6
 """Times of host and device agree to this, ps: Kineto's are in microseconds in older files."""
 
+_NEVER = np.iinfo(np.int64).min
 _STREAM_WAITS = ("cudaStreamWaitEvent", "hipStreamWaitEvent")
 _DEVICE_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize", "cudaCtxSynchronize")
 
@@ -50,6 +53,7 @@ class Ordered:
     `gaps`: time between the last of what a node waits for and its start, ps, shape ``(n_nodes,)``. That of a WAIT is
         after what it waits for on the host; its duration begins when what it waits for on a device has ended, too.
     `steps`: nodes that begin and end each step, shape ``(n_steps, 2)``.
+    `marked`: when these were done as captured, ps, shape ``(n_steps, 2)``.
     `zero`: when the first began, ps after `Recording.origin`; NONE if it is not known when they ran.
     `inferred`: how many dependencies between streams were found by times alone.
     `unknown`: how many kernels, copies and works of the host have no duration.
@@ -59,6 +63,7 @@ class Ordered:
     edges: NDArray[np.void]
     gaps: NDArray[np.int64]
     steps: NDArray[np.int64]
+    marked: NDArray[np.int64]
     zero: int
     inferred: int
     unknown: int
@@ -93,7 +98,8 @@ def _untimed(recording: Recording) -> Ordered:
     nodes["duration"] = np.maximum(nodes["duration"], 0)
     in_lanes = edges_of(*of_lanes(nodes["lane"], recording.lanes))
     edges = np.concatenate([_eager(recording), in_lanes, edges_of(*_turns(recording).T)])
-    return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), _marked_steps(recording), NONE, 0, unknown)
+    marked = np.stack([recording.steps["start"], recording.steps["end"]], axis=1)
+    return Ordered(nodes, edges, np.zeros(len(nodes), np.int64), _marked_steps(recording), marked, NONE, 0, unknown)
 
 
 def _eager(recording: Recording) -> NDArray[np.void]:
@@ -170,9 +176,11 @@ class _Timed:
 
     @staticmethod
     def _marks(recording: Recording) -> NDArray[np.void]:
-        """Begin and end of each step as nodes of the host that take no time."""
+        """Begin and end of each step as nodes of the host that take no time, and wait for what it has launched."""
         marks = np.zeros(2 * len(recording.steps), NODE)
-        marks["kind"], marks["lane"], marks["name"], marks["communication"] = HOST, NONE, NONE, NONE
+        launches = np.any(recording.nodes["kind"] == LAUNCH)
+        marks["kind"], marks["lane"] = WAIT if launches else HOST, NONE
+        marks["name"], marks["communication"] = NONE, NONE
         marks["start"] = np.stack([recording.steps["start"], recording.steps["end"]], axis=1).ravel()
         return marks
 
@@ -184,14 +192,20 @@ class _Timed:
         streams = self._by_lane(self.device)
         edges = [stated, self._chain(threads), self._hand_overs(), self._chain(streams), *self._stream_waits()]
         edges.append(self._late_starts(self._bound(edges)))
+        before_marks = np.concatenate([np.zeros(0, EDGE), *self._before_marks()])
+        marked = np.maximum(self.start, self._bound([before_marks]))[self.steps]
+        marks_wait = self.nodes["kind"][before_marks["after"]] == WAIT
+        edges.append(before_marks[~marks_wait])
         gaps = np.maximum(self.start - self._bound(edges), 0)
-        waits = np.concatenate([waits, self._host_waits(np.unique(waits["after"]))])
+        waits = np.concatenate([waits, before_marks[marks_wait]])
+        waits = np.concatenate([waits, self._host_waits(np.union1d(waits["after"], self.steps))])
         self._shorten(waits)
         return Ordered(
             self.nodes,
             np.unique(np.concatenate([*edges, waits])),
             gaps,
             self.steps,
+            marked + self.zero,
             self.zero,
             self.inferred,
             self.unknown,
@@ -242,13 +256,24 @@ class _Timed:
     def _hand_overs(self) -> NDArray[np.void]:
         """Let each call of the host follow the call of any thread that had ended last when it began."""
         host = np.flatnonzero(~self.device)
-        by_end = host[np.lexsort((host, self.end[host]))]
+        calls = np.setdiff1d(host, self.steps)  # a mark waits for the device, which the host does not
+        by_end = calls[np.lexsort((calls, self.end[calls]))]
+        if not len(calls):
+            return np.zeros(0, EDGE)
         place = np.searchsorted(self.end[by_end], self.start[host], "right") - 1
         # What takes no time would follow itself, or one that begins with it and comes later.
         while np.any(later := (place >= 0) & (by_end[place] >= host)):
             place[later] -= 1
         found = place >= 0
         return edges_of(by_end[place[found]], host[found])
+
+    def _before_marks(self) -> Iterator[NDArray[np.void]]:
+        """Let what begins and ends a step wait for the last node of each stream that was launched, or began, before."""
+        marks = self.steps.ravel()
+        begun = np.where(self.launched == _NEVER, self.start, self.launched)
+        for lane in self.lanes:
+            place = np.searchsorted(np.maximum.accumulate(begun[lane]), self.start[marks])
+            yield edges_of(lane[place[place > 0] - 1], marks[place > 0])
 
     def _named(self, names: Sequence[str]) -> NDArray[np.bool_]:
         known = np.array([*(name.startswith(tuple(names)) for name in self.names), False])  # NONE is the last
@@ -265,7 +290,7 @@ class _Timed:
     @cached_property
     def launched(self) -> NDArray[np.int64]:
         """When each node of a device had been launched; before all times if that was not captured."""
-        launched = np.full(len(self.nodes), np.iinfo(np.int64).min)
+        launched = np.full(len(self.nodes), _NEVER)
         launched[self.launches["after"]] = self.start[self.launches["before"]]
         return launched
 

@@ -283,9 +283,7 @@ class _Weaver:
         for place, (rank, index) in enumerate(sorted(captured.items())):
             chosen = [marked[index].index(number) for number in numbers]
             ops[place] = self.first[max(rank, 0)] + self.strands[max(rank, 0)].steps[chosen]
-            steps = self.trace.recordings[index].steps[chosen]
-            took: NDArray[np.int64] = steps["end"] - steps["start"]
-            times[place] = took
+            times[place] = np.diff(self.ordered[index].marked[chosen])[:, 0]
         return numbers, ops, times
 
     def _whole(self, numbers: list[int]) -> tuple[int, ...]:

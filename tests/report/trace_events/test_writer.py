@@ -221,6 +221,20 @@ def test_the_reader_of_the_profilers_traces_reads_it_back(run: RunRecord, tmp_pa
 
 
 @pytest.mark.slow
+def test_timelines_of_a_slow_network_replayed_on_a_fast_one_take_as_long_as_a_run_there(tmp_path: Path) -> None:
+    scenario = ['job.model={include="gpt2-medium",layers=4}', "job.launch=graph"]
+    slow, fast = (
+        simulate(load("gpt2-medium-dp", [*scenario, f"transport={name}"])) for name in ("tcp-10g", "rdma-100g")
+    )
+    write_timelines(slow, tmp_path)
+
+    again = replay(tmp_path, "gpt2-medium-dp", transport="rdma-100g")
+
+    assert again.capture.steps[0].captured == pytest.approx(slow.iteration, rel=1e-6)
+    assert again.iteration == pytest.approx(fast.iteration, rel=0.01)
+
+
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(run: RunRecord, tmp_path: Path) -> None:
     for name in ("a.json.gz", "b.json.gz"):
         write_timeline(run, tmp_path / name)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fabricsim.records.program import HOST_STREAM, MAIN_STREAM
 from fabricsim.traces.rebuild.dependencies import Ordered, delayed, order
 from fabricsim.traces.rebuild.strand import TIMERS, strand
-from fabricsim.traces.trace import Communication, Recording
+from fabricsim.traces.trace import LAUNCH, Communication, Recording
 from tests.reference import captured_jobs as jobs
 
 US = 10**6
@@ -124,7 +124,7 @@ def test_overlaps_of_rounding_are_cut_and_real_ones_kept() -> None:
     assert [starts[place] for place in (2, 4, 5)] == [5, 15, 25]
 
 
-def test_steps_begin_and_end_where_they_were_marked() -> None:
+def test_a_step_begins_where_it_was_marked_and_ends_with_what_it_launched() -> None:
     job = jobs.Captured()
     job.step(3, 4, 90)
     job.launch(7, called=10, start=15, duration=100)
@@ -134,8 +134,23 @@ def test_steps_begin_and_end_where_they_were_marked() -> None:
     made = strand(recording, ordered, [])
     start, end = jobs.starts(made)
     ((first, last),) = made.steps.tolist()
-    assert (end[last] - end[first]) / US == 86
+    assert (end[last] - end[first]) / US == 111
+    assert ordered.marked.tolist() == [[recording.steps["start"][0], recording.steps["start"][0] + 111 * US]]
     assert start[first] == 0
+
+
+def test_a_host_that_runs_ahead_does_not_wait_for_the_device_at_the_end_of_a_step() -> None:
+    job = jobs.Captured()
+    for number, begin in enumerate((0, 10, 20)):
+        job.step(number, begin, begin + 10)
+        job.launch(7, called=begin + 1, start=100 * number + 5, duration=100)
+    ordered, start, end = replayed(job.recording())
+    steps = [end[last] - end[first] for first, last in ordered.steps.tolist()]
+    launches = np.flatnonzero(ordered.nodes["kind"] == LAUNCH)
+
+    assert np.diff(ordered.marked).ravel().tolist() == [105 * US, 100 * US, 100 * US]
+    assert steps == [105, 100, 100]
+    assert [start[launch] for launch in launches] == [1, 11, 21]
 
 
 def test_a_rank_that_begins_later_does_all_of_it_later() -> None:
