@@ -10,8 +10,10 @@ communication. A hierarchical all-reduce is several: `fabricsim.traces.horovod_p
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -24,7 +26,7 @@ from fabricsim.traces.groups import ONE_HOST
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.kineto.messages import MOST_RANKS
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, COPY, WAIT, Communication, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COPY, HOST, Communication, RecordingBuilder
 from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
@@ -158,6 +160,7 @@ class _Timeline:
         self.epoch = 0
         self.latest: _Exchange | None = None
         self.done: list[_Exchange] = []
+        self.negotiations: list[tuple[int, int]] = []  # start and node
         self.sizeless = 0
         self.ran: set[Ran] = set()
         self.hierarchical, self.unequal = False, False
@@ -231,7 +234,9 @@ class _Timeline:
             tensor.running.end = max(tensor.running.end, activity.end)
             tensor.running = None
         elif activity.name.startswith(_NEGOTIATE):
-            tensor.before.append(self._node(WAIT, "negotiation", activity))
+            node = self._node(HOST, "negotiation", activity)
+            tensor.before.append(node)
+            self.negotiations.append((activity.start, node))
         elif activity.name == _INTO:
             tensor.before.append(self._node(COPY, "fusion buffer", activity))
         elif activity.name.endswith(_FUSED):
@@ -275,13 +280,14 @@ class _Timeline:
         world = len(self.ready) if self.ready == set(range(len(self.ready))) and self.ready else NONE
         builder = self.builder
         builder.missing["what ranks compute: a timeline has communications only"] = None
+        builder.missing["what was waited for: each negotiation is taken to wait for what had ended before it"] = None
         builder.missing[
             "how long communications waited for ranks, and connections that had carried little: left out"
         ] = None
         if self.hierarchical:
             self._find_hosts(world)
-        for exchange in sorted(self.done, key=lambda exchange: exchange.start):
-            self._write(exchange, world)
+        exchanges = sorted((each for each in self.done if each.end != NONE), key=lambda exchange: exchange.start)
+        self._wait([(each.end, self._write(each, world)) for each in exchanges])
         if not builder.count:
             return
         if self.sizeless:
@@ -310,9 +316,18 @@ class _Timeline:
             rest = "what the last rank of a host sends beyond the share of others"
             self.builder.missing[f"{rest}: less than an element for each rank of the host, left out"] = None
 
-    def _write(self, exchange: _Exchange, world: int) -> None:
-        if exchange.end == NONE:
-            return
+    def _wait(self, exchanges: list[tuple[int, int]]) -> None:
+        """Let each negotiation wait for the communication that had ended last when it began.
+
+        `exchanges`: end and node of each.
+        """
+        exchanges.sort()
+        for start, node in self.negotiations:
+            before = bisect_right(exchanges, start, key=itemgetter(0))
+            if before:
+                self.builder.edge(exchanges[before - 1][1], node)
+
+    def _write(self, exchange: _Exchange, world: int) -> int:
         builder, what = self.builder, self._communication(exchange, world)
         node = builder.node(
             COPY if what is None else COMMUNICATION,
@@ -334,6 +349,7 @@ class _Timeline:
             builder.edge(before, node)
         for activity in exchange.copies_out:
             builder.edge(node, self._node(COPY, "fusion buffer", activity))
+        return node
 
     def _communication(self, exchange: _Exchange, world: int) -> Communication | None:
         """Give what an exchange communicates; None if it is a copy, as NCCL's parts are on a host of one rank."""

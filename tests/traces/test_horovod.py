@@ -15,7 +15,7 @@ from fabricsim.run.verbs import replay
 from fabricsim.traces import horovod, nccl_tests, readers
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.rebuild.programs import rebuild
-from fabricsim.traces.trace import COMMUNICATION, COPY, KINDS, WAIT, Communication, ProcessGroup, Recording
+from fabricsim.traces.trace import COMMUNICATION, COPY, HOST, KINDS, Communication, ProcessGroup, Recording
 from tests.reference import mutations
 
 Event = dict[str, Any]
@@ -84,11 +84,21 @@ def test_one_tensor(tmp_path: Path) -> None:
     assert recording.groups == (ProcessGroup("global", "", (0, 1), 2),)
     assert communications(recording) == [Communication("all_reduce", 0, 2 * 10 * 20, "float16")]
     negotiation, exchange = recording.nodes
-    assert (negotiation["kind"], exchange["kind"]) == (WAIT, COMMUNICATION)
+    assert (negotiation["kind"], exchange["kind"]) == (HOST, COMMUNICATION)
     us = 1_000_000
     assert (negotiation["start"], negotiation["duration"]) == (10 * us, 10 * us)
     assert (exchange["start"], exchange["duration"]) == (25 * us, 50 * us)
     assert [(edge["before"], edge["after"]) for edge in recording.edges] == [(0, 1)]
+
+
+def test_a_negotiation_waits_for_what_had_ended_before_it_and_not_for_what_ran_beside_it(tmp_path: Path) -> None:
+    later = [begin(4, "NEGOTIATE_ALLREDUCE", 75), ready(4, 0, 76), ready(4, 1, 76), end(4, 80)]
+    beside = [begin(5, "NEGOTIATE_ALLREDUCE", 74), ready(5, 0, 75), ready(5, 1, 76), end(5, 79)]
+    [recording] = read_text(written([*ALONE, *later, *beside]), tmp_path)
+    starts = dict(zip((recording.nodes["start"] // 1_000_000).tolist(), range(4), strict=True))
+
+    found = {(edge["before"], edge["after"]) for edge in recording.edges}
+    assert found == {(starts[10], starts[25]), (starts[25], starts[75])}
 
 
 def test_fused_tensors_are_one_communication(tmp_path: Path) -> None:
