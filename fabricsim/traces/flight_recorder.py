@@ -19,8 +19,9 @@ from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList, decoded
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
+from fabricsim.traces.group_calls import GroupCalls
 from fabricsim.traces.kineto.messages import MOST_RANKS, communication, note_of
-from fabricsim.traces.trace import COMMUNICATION, LAUNCH, RecordingBuilder
+from fabricsim.traces.trace import LAUNCH, RecordingBuilder
 from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ _IN_ENTRY = re.compile(rb'"(?:profiling_name|pg_config|pg_status)"')
 _PICKLE = re.compile(rb"\x80[\x02-\x05][\x95\x8c}\](cX)]")
 """Protocol 2 to 5, and an operation that a dump can begin with."""
 _AROUND = 16 * 2**20
-_OF_NAME = re.compile(r"(?:rank|trace|fr|dump)[_.-]?(\d{1,7})(?!\d)", re.IGNORECASE)
+_OF_NAME = tuple(re.compile(rf"(?:{word})[_.-]?(\d{{1,7}})(?!\d)", re.IGNORECASE) for word in ("rank", "trace|fr|dump"))
 _PEER = re.compile(r"(\w+) (\d{1,7})(?:->|<-)(\d{1,7})$")
+_CLOSE = "coalesced"  # closes a group of operations that have entries of their own
 _NS_PER_MS = 1e6
 _MOST_NS = CLOCK_END // PS_PER_NS
 
@@ -82,7 +84,7 @@ def read(source: Source) -> Iterator[Recording]:
         raise TraceError(source.label, msg)
     listed = ObjectList(source, _OPENING, around=_AROUND)
     entries = [decoded(_decode_entry, text, source.label, f"entry {number}") for number, text in enumerate(listed)]
-    match = _OF_NAME.search(source.name)
+    match = next(filter(None, (pattern.search(source.name) for pattern in _OF_NAME)), None)
     dump = _Dump(source.label, _groups(listed, source.label), int(match[1]) if match else NONE)
     recording = dump.recording(entries)
     if recording is not None:
@@ -123,12 +125,15 @@ class _Dump:
         self.groups, self.rank = groups, rank
         self.origin = 0
         self.untimed = 0
+        self.rows = GroupCalls(self.builder)
 
     def recording(self, entries: list[_Entry]) -> Recording | None:
         created = [entry.time_created_ns for entry in entries if entry.time_created_ns is not None]
         self.origin = min(created, default=0)
-        for entry in sorted(entries, key=lambda entry: entry.record_id):
-            self._take(entry)
+        ordered = sorted(entries, key=lambda entry: entry.record_id)
+        together = _together(ordered)
+        for place, entry in enumerate(ordered):
+            self._take(entry, together=place in together)
         if not self.builder.count:
             return None
         missing = self.builder.missing
@@ -141,11 +146,11 @@ class _Dump:
         whole = self.groups.get("0", ("", ()))[1]  # PyTorch makes the group of all first, and calls it 0
         return self.builder.build(self.rank, len(whole) or NONE, origin=self.origin)
 
-    def _take(self, entry: _Entry) -> None:
+    def _take(self, entry: _Entry, *, together: bool) -> None:
         title = entry.profiling_name.rpartition(":")[2]
         ends = _PEER.match(title)
         names = [part for part in entry.process_group[:2] if isinstance(part, str)]
-        group = names[0] if names else ""
+        group = _group_of(entry)
         described, ranks = self.groups.get(group, (names[1] if len(names) > 1 else "", ()))
         note = note_of(
             {
@@ -157,15 +162,17 @@ class _Dump:
                 "Rank": int(ends[3]) if ends else NONE,
             }
         )
-        if note.operation is None:  # "coalesced" closes a group of operations that have entries of their own
+        if note.operation is None:
+            if title == _CLOSE:
+                self.rows.close(f"group {group}")
             return
         number = self.builder.group(group, described, ranks, len(ranks) or NONE) if group else NONE
         moves = communication(note, note.operation, number, ranks, len(ranks) or NONE)
         # the numbers of sends and receives are none that their two ends agree on
         sequence = NONE if entry.is_p2p else entry.collective_seq_id
-        self._write(entry, group, moves, sequence)
+        self._write(entry, group, moves, sequence, together=together)
 
-    def _write(self, entry: _Entry, group: str, moves: Communication, sequence: int) -> None:
+    def _write(self, entry: _Entry, group: str, moves: Communication, sequence: int, *, together: bool) -> None:
         builder = self.builder
         duration = NONE if entry.duration_ms is None else round(entry.duration_ms * _NS_PER_MS) * PS_PER_NS
         self.untimed += duration == NONE
@@ -173,12 +180,36 @@ class _Dump:
         if entry.time_created_ns is not None and entry.time_created_ns - self.origin <= _MOST_NS:
             start = (entry.time_created_ns - self.origin) * PS_PER_NS
             launch = builder.node(LAUNCH, builder.lane("thread", "calls of NCCL"), entry.profiling_name, start=start)
-        lane = builder.lane("stream", f"communications of group {group}")
-        node = builder.node(
-            COMMUNICATION, lane, entry.profiling_name, communication=moves, sequence=sequence, duration=duration
+        node = self.rows.node(
+            f"group {group}",
+            entry.profiling_name,
+            moves,
+            start=NONE,
+            duration=duration,
+            sequence=sequence,
+            together=together,
         )
         if launch != NONE:
             builder.edge(launch, node, on_start=True)
+
+
+def _group_of(entry: _Entry) -> str:
+    return next((part for part in entry.process_group[:2] if isinstance(part, str)), "")
+
+
+def _together(entries: list[_Entry]) -> set[int]:
+    """Find sends and receives that NCCL was given together: those of a group before what closes them."""
+    found: set[int] = set()
+    open_ones: dict[str, list[int]] = {}
+    for place, entry in enumerate(entries):
+        group = _group_of(entry)
+        if entry.profiling_name.endswith(f":{_CLOSE}"):
+            found.update(open_ones.pop(group, []))
+        elif entry.is_p2p:
+            open_ones.setdefault(group, []).append(place)
+        else:
+            open_ones.pop(group, [])
+    return found
 
 
 def _elements(sizes: list[list[int]]) -> int:

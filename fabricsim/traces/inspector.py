@@ -18,9 +18,10 @@ from fabricsim.files.json_objects import decoded
 from fabricsim.files.lines import MOST_BLANK
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
+from fabricsim.traces.group_calls import GroupCalls
 from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, Communication, RecordingBuilder
+from fabricsim.traces.trace import Communication, RecordingBuilder
 from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ def _recording(process: _Process, largest: InspectedOp) -> Recording:
         msg = f"kernels begin at {origin} and at {max(starts)} us: more than the 92 days of the simulated clock apart"
         raise TraceError(builder.source, f"{msg}; give the log of one job")
     groups: dict[tuple[str, str, int], int] = {}
+    lanes = GroupCalls(builder)
     for row in process.rows:
         whole = row.ranks == largest.ranks and row.group == largest.group
         named = (row.group, row.description, row.ranks)
@@ -235,13 +237,15 @@ def _recording(process: _Process, largest: InspectedOp) -> Recording:
             groups[named] = builder.group(*named[:2], strided(row.ranks) if whole else (), row.ranks)
         group = groups[named]
         peer = row.peer if whole else NONE
-        builder.node(
-            COMMUNICATION,
-            builder.lane("stream", f"communications of {row.group}"),
+        # of messages without a time it is not known which were given together: all between two collectives
+        lanes.node(
+            row.group,
             row.name,
-            communication=Communication(row.operation, group, row.size, peer=peer),
+            Communication(row.operation, group, row.size, peer=peer),
             start=NONE if row.start == NONE else (row.start - origin) * PS_PER_US,
             duration=round(row.seconds * _US_PER_S) * PS_PER_US,
+            sequence=NONE,
+            together=row.start == NONE and row.operation in {"send", "recv"},
         )
     builder.missing["what the rank computes: only operations of NCCL are recorded"] = None
     builder.missing["ranks in the job: taken as those in the largest communicator"] = None

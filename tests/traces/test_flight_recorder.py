@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fabricsim.errors import TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
+from fabricsim.run.verbs import replay
 from fabricsim.traces import flight_recorder, readers
 from fabricsim.traces.trace import COMMUNICATION, KINDS, ProcessGroup, Recording
 from tests.reference import mutations
@@ -157,3 +158,25 @@ def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: 
     for recording in recordings:
         assert (recording.edges["before"] < len(recording.nodes)).all()
         assert all(one.size >= NONE for one in recording.communications)
+
+
+def test_sends_and_receives_given_together_do_not_wait_for_one_another(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        other = 1 - rank
+        entries = [
+            entry(0, "all_reduce", [[64]], [[64]]),
+            entry(1, f"send {rank}->{other}", [[64]], [[64]], is_p2p=True),
+            entry(2, f"recv {rank}<-{other}", [[64]], [[64]], is_p2p=True),
+            entry(3, "coalesced", [], [], is_p2p=True),
+            entry(4, "all_reduce", [[64]], [[64]], collective_seq_id=2),
+        ]
+        configured = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+        dump = {"entries": entries, "pg_config": configured}
+        (tmp_path / f"trace1_rank_{rank}.json").write_bytes(written(dump))
+
+    result = replay(tmp_path, "dgx-a100")
+
+    starts, ends = result.calls.start.tolist(), result.calls.end.tolist()
+    first, *messages, last = range(4)
+    assert all(ends[first] <= starts[message] and ends[message] <= starts[last] for message in messages)
+    assert starts[messages[0]] == starts[messages[1]]

@@ -12,6 +12,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.lines import MOST_BLANK
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
+from fabricsim.run.verbs import replay
 from fabricsim.traces import inspector, readers
 from fabricsim.traces.inspector import InspectedOp
 from fabricsim.traces.trace import ProcessGroup, Recording
@@ -169,3 +170,18 @@ def test_damage_ends_in_recordings_or_one_error(drawn: st.DataObject, tmp_path: 
     for recording in recordings:
         assert (recording.nodes["duration"] >= 0).all()
         assert all(one.size >= 0 for one in recording.communications)
+
+
+def test_messages_without_times_do_not_wait_for_one_another(tmp_path: Path) -> None:
+    messages = []
+    for rank in (0, 1):
+        about = {"header": SMALL | {"rank": rank}, "metadata": METADATA | {"pid": rank}}
+        ends = ({"p2p": name, "p2p_peer": 1 - rank} for name in ("Send", "Recv"))
+        messages += [{**about, "p2p_perf": SEND["p2p_perf"] | end} for end in ends]
+        messages.append({**about, **coll("AllReduce", 4096, 9)})
+    (tmp_path / "log.jsonl").write_bytes(lines(*messages))
+
+    result = replay(tmp_path, "dgx-a100")
+
+    assert result.calls.start[0] == result.calls.start[1]
+    assert result.calls.start[2] >= max(result.calls.end[:2])

@@ -184,6 +184,8 @@ def _size(operation: Operation, handed_in: int, handed_out: int, members: int) -
         return NONE
     if operation in {"all_gather", "gather", "scatter"}:
         part, whole = (handed_out, handed_in) if operation == "scatter" else (handed_in, handed_out)
+        if operation == "all_gather" and whole > 0:  # parts may differ
+            return whole
         if part > 0 and members != NONE:
             return part * members
         return whole if operation == "all_gather" or whole > 0 else NONE

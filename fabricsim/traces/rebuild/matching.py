@@ -56,6 +56,7 @@ class Match:
     `place`: place in the order of its group, of the rank that captured most of them.
     `left_out`: whether it is not replayed, as it was not captured on all its ranks, or what it moves was not.
     `nodes`: of each rank that has been found the recording, what it does, and the node in its order.
+    `size`: bytes that are replayed, as of `Communication.size`; NONE if it is several calls or none.
     """
 
     ranks: tuple[int, ...]
@@ -64,6 +65,7 @@ class Match:
     place: int = 0
     left_out: bool = False
     nodes: dict[int, tuple[Recording, Communication, int]] = field(default_factory=dict)
+    size: int = NONE
 
 
 @dataclass(frozen=True)
@@ -258,6 +260,8 @@ class _Matcher:
             msg = f"a {first.operation} of {len(found.ranks)} ranks was captured on {len(found.nodes)} of them, not on"
             msg += f" rank {missing[0]}; capture the same iterations on all ranks"
             raise TraceError(recording.source, msg)
+        if first.operation in _MESSAGES and found.ranks[0] == found.ranks[1]:
+            self.groups.assumed["messages of a rank to itself take no time, and nothing waits for them"] = None
         return _Writer(self.calls, found).parts()
 
     def _unknown(self, rank: int) -> int:
@@ -274,6 +278,7 @@ class _Writer:
 
     def __init__(self, calls: list[Call], found: Match) -> None:
         self.calls = calls
+        self.found = found
         self.ranks = found.ranks
         self.root = max(found.root, 0)
         self.recording, self.first, _ = found.nodes[found.ranks[0]]
@@ -283,8 +288,7 @@ class _Writer:
         """Add the calls; gives the parts of each rank."""
         operation = self.first.operation
         if operation in _MESSAGES:
-            size = max(each.size for each in self.of)
-            return self._call("send_recv", self.ranks, self._known(size)) if self.ranks[0] != self.ranks[1] else {}
+            return self._message()
         if other := next((each for each in self.of if each.operation != operation), None):
             msg = f"rank {self.ranks[0]} calls {operation} where another of its group calls {other.operation}"
             raise TraceError(self.recording.source, f"{msg}; capture the same iterations on all ranks")
@@ -306,7 +310,22 @@ class _Writer:
             raise TraceError(self.recording.source, f"{msg}; capture the same iterations on all ranks")
         first = self.root if operation in _ROOTED else 0  # where a ring begins
         ranks = (*self.ranks[first:], *self.ranks[:first])
-        return self._call(cast("CollectiveName", operation), ranks, self._known(max(each.size for each in self.of)))
+        self.found.size = self._known(self._size())
+        return self._call(cast("CollectiveName", operation), ranks, self.found.size)
+
+    def _message(self) -> dict[int, tuple[RankCall, ...]]:
+        """Send what the sender does, as a receive may have room for more; one of no bytes is waited for, too."""
+        if self.ranks[0] == self.ranks[1]:
+            return {}
+        sent, received = (each.size for each in self.of)
+        self.found.size = self._known(received if sent == NONE else sent)
+        return self._call("send_recv", self.ranks, max(self.found.size, 1))
+
+    def _size(self) -> int:
+        """Bytes of a collective; ranks may hand in parts of different sizes to an all-gather."""
+        sizes = [each.size for each in self.of]
+        uneven = self.first.operation == "all_gather" and NONE not in sizes
+        return sum(sizes) // len(sizes) if uneven else max(sizes)
 
     def _sizes(self) -> list[int]:
         return sorted({each.size for each in self.of} - {NONE})

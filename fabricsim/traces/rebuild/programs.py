@@ -246,7 +246,7 @@ class _Weaver:
         group = "" if what.group == NONE else recording.groups[what.group].description
         if what.group != NONE and not group:
             group = recording.groups[what.group].name
-        return what.operation, group, len(found.ranks), what.size
+        return what.operation, group, len(found.ranks), what.size if found.size == NONE else found.size
 
     def _transfers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Latest end less latest start of each communication, and how many of its ranks were captured."""

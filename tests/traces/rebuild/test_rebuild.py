@@ -55,6 +55,44 @@ def test_a_rank_that_may_leave_before_others_bounds_no_transfer(operation: Opera
     assert rebuild(Trace("kineto", (job.recording(0, 2),), 2)).captured_transfers.tolist() == [captured]
 
 
+@pytest.mark.parametrize(("sent", "received", "size"), [(1000, 64_000, 1000), (0, 0, 1)])
+def test_a_message_is_what_its_sender_sends_and_one_of_no_bytes_is_waited_for(
+    sent: int, received: int, size: int
+) -> None:
+    sender, receiver = jobs.Captured("rank0.json"), jobs.Captured("rank1.json")
+    sender.communicate(20, 0, 5, 20, Communication("send", size=sent, peer=1))
+    receiver.communicate(20, 0, 5, 20, Communication("recv", size=received, peer=0))
+
+    rebuilt = rebuild(jobs.trace_of(sender.recording(0, 2), receiver.recording(1, 2)))
+
+    assert [call.size for call in rebuilt.program.calls] == [size]
+    assert [name[3] for name in rebuilt.names] == [sent]
+
+
+def test_an_all_gather_of_uneven_parts_moves_their_sum() -> None:
+    recordings = []
+    for rank, part in enumerate((25, 1, 1, 1)):
+        job = jobs.Captured(f"rank{rank}.json")
+        job.communicate(20, 0, 5, 20, Communication("all_gather", size=4 * part))
+        recordings.append(job.recording(rank, 4))
+
+    rebuilt = rebuild(jobs.trace_of(*recordings))
+
+    assert [call.size for call in rebuilt.program.calls] == [28]
+    assert rebuilt.names[0][3] == 28
+
+
+def test_messages_of_a_rank_to_itself_are_said_to_take_no_time() -> None:
+    job = jobs.Captured("rank0.json")
+    job.communicate(20, 0, 5, 20, Communication("send", size=9, peer=0))
+    job.communicate(21, 0, 5, 20, Communication("recv", size=9, peer=0))
+
+    rebuilt = rebuild(Trace("kineto", (job.recording(0, 1),), 1))
+
+    assert not len(rebuilt.program.calls)
+    assert any("to itself" in assumption for assumption in rebuilt.assumptions)
+
+
 def test_a_transfer_of_more_ranks_than_the_job_had_is_not_bounded_by_it() -> None:
     rebuilt = rebuild(jobs.trace_of(reducing(0, 10, 131), reducing(1, 100, 130)), scale_to=4)
     assert rebuilt.captured_transfers.tolist() == [NONE]
