@@ -105,7 +105,7 @@ FLOW = on_lines(
         ("retransmissions", np.int64),
         ("timeouts", np.int64),
         ("line_rate", np.float64),  # of its first link, bytes/s
-        ("base_rtt", np.float64),  # unloaded round trip of a full packet and its acknowledgement, ps
+        ("base_rtt", np.float64),  # of a full packet and its acknowledgement, hosts included, on idle links, ps
         ("threshold", np.float64),  # slow start ends at this window, packets; EQDS: what is left of the first window
         # of the receiving half, if that pulls (NDP)
         ("pulls", np.int64),  # packets that PULLs have pulled so far

@@ -45,13 +45,16 @@ def _crossing(link: tuple[int, float, bool], size: int) -> int:
     return delay + int((min(size, HEADER_BYTES) if cut_through else size) * per_byte + 0.5)
 
 
-@given(columns=LINKS)
-def test_a_packet_and_its_acknowledgement_take_the_time_of_each_link(columns: list[tuple[int, float, bool]]) -> None:
+@given(columns=LINKS, servers=st.lists(st.integers(0, 1000), max_size=4))
+def test_a_packet_and_its_acknowledgement_take_the_time_of_each_link_and_host(
+    columns: list[tuple[int, float, bool]], servers: list[int]
+) -> None:
     way = range(len(columns))
-    found = _times(_links(columns)).of_flow(way, way[::-1])
+    found = _times(_links(columns)).of_flow(way, way[::-1], servers)
     acknowledged = sum(_crossing(link, ACK) for link in columns)
+    there = sum(_crossing(link, PAYLOAD + OVERHEAD) for link in columns) + PAYLOAD * sum(servers)
     assert found["wire"] == PAYLOAD + OVERHEAD
-    assert found["base_rtt"] == sum(_crossing(link, PAYLOAD + OVERHEAD) for link in columns) + acknowledged
+    assert found["base_rtt"] == there + acknowledged
     assert found["connect"] == 2 * acknowledged
 
 
@@ -60,7 +63,7 @@ def test_a_round_trip_of_the_network_is_that_of_all_flows() -> None:
     law["payload"], law["overhead"], law["ack_wire"], law["network_rtt"] = PAYLOAD, OVERHEAD, ACK, 13_962_000.0
     times = PacketTimes(_links([(1_000_000, 80.0, False)] * 6), law)
 
-    assert {times.of_flow(range(hops), range(hops))["base_rtt"] for hops in (2, 4, 6)} == {13_962_000.0}
+    assert {times.of_flow(range(hops), range(hops), [9.0] * hops)["base_rtt"] for hops in (2, 4, 6)} == {13_962_000.0}
 
 
 @given(columns=LINKS, servers=st.lists(st.floats(0, 1e3), max_size=12))
@@ -83,7 +86,7 @@ def test_what_a_way_takes_does_not_depend_on_ways_before_it(
     times = _times(links)
     for way in ways:
         fresh = _times(links)
-        assert times.of_flow(way, way[::-1]) == fresh.of_flow(way, way[::-1])
+        assert times.of_flow(way, way[::-1], way) == fresh.of_flow(way, way[::-1], way)
         assert times.of_route(way, [0.5] * len(ways)) == fresh.of_route(way, [0.5] * len(ways))
         assert times.of_route(way, []) == fresh.of_route(way, [])
 
@@ -185,3 +188,17 @@ def test_a_batch_with_a_pair_that_cannot_be_reached_makes_no_route() -> None:
         fabric.send_all(_matrix([(0, 1, 0), (1, 99, 0)]), [0, 0])
     assert not fabric.wiring.connections
     assert network.used["flows"] == fabric.world.used["routes"] == fabric.world.used["messages"] == 0
+
+
+def _alone_between_hosts(transport: str) -> float:
+    """Time of 20 MB between two hosts whose PCIe takes time, too."""
+    changes = ["cluster={include='pinnacles',hosts=2,gpus_per_host=1}", f"transport={transport}"]
+    env, fabric, _ = _fabric("fabric={topology='single-switch'}", *changes)
+    env.run(fabric.send(0, 1, 20_000_000))
+    return float(env.now)
+
+
+@pytest.mark.parametrize(("transport", "share"), [("roce-100g-swift", 1), ("roce-100g-hpcc", 0.95), ("uec-100g", 1)])
+def test_no_window_is_too_small_for_a_flow_alone_between_hosts_that_take_time(transport: str, share: float) -> None:
+    expected = _alone_between_hosts("roce-100g") / share  # HPCC aims at 95 % of the link
+    assert _alone_between_hosts(transport) == pytest.approx(expected, rel=0.02)

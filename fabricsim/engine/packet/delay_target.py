@@ -53,7 +53,8 @@ class DelayTargets:
         if not self._looks or first == self._seen:
             return
         flows = self._network.flows[first : self._seen]
-        columns = (self._round_trips(flows), flows["line_rate"], flows["hops"])
+        round_trips = np.where(flows["first_link"] == NONE, 0.0, flows["base_rtt"])
+        columns = (round_trips, flows["line_rate"], flows["hops"])
         kinds, kind_of = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
         for row in np.argsort(-kinds[:, 0], kind="stable").tolist():
             kind = _Flow(*kinds[row].tolist())
@@ -61,17 +62,6 @@ class DelayTargets:
                 self._looks = False
                 self._warn(flows[int(np.argmax(kind_of.reshape(-1) == row))], kind)
                 return
-
-    def _round_trips(self, flows: NDArray[np.void]) -> NDArray[np.float64]:
-        """Of a full packet and its acknowledgement on idle links as the sender measures it, ps, shape ``(flows,)``."""
-        passed = np.concatenate([[0.0], np.cumsum(self._network.stages["ps_per_byte"])])
-        hosts = np.zeros(len(flows))
-        for first, count in (("first_stage", "stages"), ("first_exit", "exits")):
-            begin: NDArray[np.int64] = flows[first]
-            end: NDArray[np.int64] = begin + flows[count]
-            hosts += passed[end] - passed[begin]
-        times = flows["base_rtt"] + self._law.stacks + np.floor(self._law.payload * hosts)
-        return np.where(flows["first_link"] == NONE, 0.0, times)
 
     def _target(self, flow: _Flow) -> float:
         """Longest round trip at which a flow may fill its link, ps."""

@@ -25,7 +25,7 @@ class PacketTimes:
     def __init__(self, links: NDArray[np.void], law: np.void) -> None:
         self._payload, self._overhead = int(law["payload"]), int(law["overhead"])
         self._handshakes = int(law["handshake"])
-        self._network_rtt = float(law["network_rtt"])
+        self._network_rtt, self._stacks = float(law["network_rtt"]), float(law["stacks"])
         self._packet = _crossing(links, self._payload + self._overhead)
         self._ack = _crossing(links, int(law["ack_wire"]))
         self._delay: list[int] = links["delay"].tolist()
@@ -34,26 +34,30 @@ class PacketTimes:
         alike: dict[tuple[int, float, int], int] = {}
         columns = zip(self._delay, self._per_byte, self._cut_through, strict=True)
         self._kind = [alike.setdefault(link, len(alike)) for link in columns]
-        self._flows: dict[tuple[tuple[int, ...], tuple[int, ...]], Mapping[str, float]] = {}
+        self._flows: dict[tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]], Mapping[str, float]] = {}
         self._routes: dict[tuple[tuple[int, ...], tuple[float, ...]], Mapping[str, float]] = {}
 
     def _kinds_of(self, way: Sequence[int]) -> tuple[int, ...]:
         kind = self._kind
         return tuple([kind[link] for link in way])
 
-    def of_flow(self, way: Sequence[int], back: Sequence[int]) -> Mapping[str, float]:
-        """Columns of ``FLOW`` that the times on its way, and on that of its acknowledgements, decide."""
-        key = self._kinds_of(way), self._kinds_of(back)
+    def of_flow(self, way: Sequence[int], back: Sequence[int], servers: Sequence[float]) -> Mapping[str, float]:
+        """Columns of ``FLOW`` that the times on its way, and on that of its acknowledgements, decide.
+
+        `servers`: as of `of_route`. A packet is acknowledged behind them, so they are in the round trip.
+        """
+        key = self._kinds_of(way), self._kinds_of(back), tuple(servers)
         if key not in self._flows:
-            self._flows[key] = self._of_flow(way, back)
+            self._flows[key] = self._of_flow(way, back, servers)
         return self._flows[key]
 
-    def _of_flow(self, way: Sequence[int], back: Sequence[int]) -> Mapping[str, float]:
+    def _of_flow(self, way: Sequence[int], back: Sequence[int], servers: Sequence[float]) -> Mapping[str, float]:
         acknowledged = sum([self._ack[link] for link in back])
+        hosts = self._stacks + int(self._payload * _sum(servers))
         return {
             "wire": self._payload + self._overhead,
             "line_rate": PS_PER_S / self._per_byte[way[0]],
-            "base_rtt": self._network_rtt or sum([self._packet[link] for link in way]) + acknowledged,
+            "base_rtt": self._network_rtt or sum([self._packet[link] for link in way]) + acknowledged + hosts,
             "connect": self._handshakes * (sum([self._ack[link] for link in way]) + acknowledged),
         }
 

@@ -44,6 +44,11 @@ class _Way(NamedTuple):
     key: int
     target: int
 
+    @property
+    def servers(self) -> list[float]:
+        """Time per payload byte of each server, ps."""
+        return [time for _, time in (*self.out, *self.back)]
+
 
 class PacketWiring(Wiring):
     """Makes routes, communicators and flows in a packet world's tables.
@@ -183,9 +188,7 @@ class PacketWiring(Wiring):
         routes = self._world.routes
         # Cables and switches are in the network; what remains is what the hosts' software takes.
         routes["latency"][first : first + len(keys)] -= [path.latency for path in paths]
-        times = [
-            self._times.of_route(way.wires, [time for _, time in (*way.out, *way.back)]) for way in ways if way.wires
-        ]
+        times = [self._times.of_route(way.wires, way.servers) for way in ways if way.wires]
         _set(routes, [number for number, way in enumerate(ways, first) if way.wires], _columns(times))
         return first
 
@@ -241,7 +244,7 @@ class PacketWiring(Wiring):
             "hops": hops,
             "endpoint": self._endpoints_of([way.target for way in ways]),
             "law": [self._law_in_lanes(way) for way in ways],
-            **_columns([self._times.of_flow(way.wires, way.reverse) for way in ways]),
+            **_columns([self._times.of_flow(way.wires, way.reverse, way.servers) for way in ways]),
         }
         if law["one_path"]:
             links = [link for way in ways for link in (*way.wires, *way.reverse)]
