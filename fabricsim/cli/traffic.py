@@ -66,8 +66,6 @@ def traffic(  # noqa: PLR0913  one parameter per option
     parts: common.Options = {"cluster": cluster, "fabric": fabric, "transport": transport}  # which --set then changes
     rest: common.Options = {"engine": engine, "seed": seed}
     overrides = common.as_settings(parts)
-    if scenario is None:
-        overrides.append(f"name={cluster or 'ideal'}/{fabric or 'single-switch'}")
     sizing = demand if scenario is None and cluster is None else None
     if sizing is not None:
         overrides.append(f"cluster.hosts={sizing.endpoints}")
@@ -76,6 +74,10 @@ def traffic(  # noqa: PLR0913  one parameter per option
     with common.naming_options(parts | rest), _naming_line(matrix, sizing):
         chosen = [*overrides, *(settings or []), *common.as_settings(rest)]
         loaded = load_scenario(scenario or _BARE, chosen, with_job=False)
+        if scenario is None and not any(setting.startswith("name=") for setting in chosen):
+            found = loaded.scenario
+            name = f"{cluster or found.cluster.name}/{fabric or Path(str(found.fabric.topology)).stem}"
+            loaded = load_scenario(_BARE, [*chosen, f"name={name}"], with_job=False)
     found = loaded.scenario
     if demand is None:
         demand = request(matrix, found, size=size, flows=flows, load=load)

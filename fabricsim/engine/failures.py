@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -95,6 +95,7 @@ class Failures:
         self.intact = True
         self._slowest: dict[int, float] = {}
         self.outages: list[Outage] = []
+        self._begins: dict[int, int] = {}  # when the first of each of the scenario's failures begins
         self._open: dict[int, list[int]] = {}  # outages of each wire that have not ended, by their place
         world.failures = self
         fabric = scenario.fabric
@@ -106,13 +107,15 @@ class Failures:
         world.timer = Timer(int(law["minimum_timeout"]), int(law["maximum_timeout"]))
         world.window = float(law["maximum_window"] * law["payload"])
         for index, failure in enumerate(fabric.failures):
-            for number, target in enumerate(find(platform, failure.target[1], failure.target[0])):
+            for number, target in enumerate(_targets(platform, index, *failure.target)):
                 draws = np.random.default_rng([scenario.seed % 2**63, index, number])
                 intervals = failure.intervals(draws.exponential)
                 changes: dict[What, float | None] = {"rate": failure.rate, "loss": failure.bit_error_rate}
                 values = {what: value for what, value in changes.items() if value is not None}
                 whole = target if values else in_both_directions(platform, target)
-                self._draw_from(_events(whole, intervals, values))
+                for begin, end in islice(intervals, 1):
+                    self._begins[index] = min(self._begins.get(index, NEVER), begin)
+                    self._draw_from(_events(whole, chain([(begin, end)], intervals), values))
         self._act_until(0)
 
     # ---- when ---------------------------------------------------------------------------------------
@@ -262,9 +265,15 @@ class Failures:
             for place in self._open.pop(wire, ()):
                 self.outages[place] = self.outages[place]._replace(end=now)
 
-    def notes(self) -> list[str]:
-        """Say what a run waited for after something failed, if something was sent over it, and what it leaves out."""
-        return [said for said in (self._waits(), _OF_BIT_ERRORS if self._lossy else "") if said]
+    def notes(self, end: int) -> list[str]:
+        """Say what a run until `end`, ps, waited for after failures, what it leaves out, and which begin later."""
+        over = f"when the run has ended ({_time(end)}): it changes nothing"
+        later = [
+            f"fabric.failures[{index}] begins at {_time(begin)}, {over}"
+            for index, begin in self._begins.items()
+            if begin >= end
+        ]
+        return [said for said in (self._waits(), _OF_BIT_ERRORS if self._lossy else "", *later) if said]
 
     def _waits(self) -> str:
         hit = [each for each in self.outages if each.routes and each.end > each.begin]
@@ -307,8 +316,10 @@ class Failures:
         """Refuse endpoints that are down, by a `SimulationError`."""
         for endpoint in endpoints:
             if endpoint in self.gone:
-                msg = f"{self.platform.called(endpoint)} cannot take part: {self.gone[endpoint]} is down"
-                raise SimulationError(msg)
+                msg = f"{self.platform.called(endpoint)} cannot take part: {self.gone[endpoint]} is down; let it fail "
+                raise SimulationError(
+                    msg + "later (from, of that failure in fabric.failures), or leave that failure out"
+                )
 
     def describe(self, pairs: Sequence[tuple[int, int]]) -> str:
         """Say between which endpoints no way is left, and which cut parts them."""
@@ -337,6 +348,15 @@ class Failures:
             if end not in seen:
                 return [w for w in sorted(self.since) if wires.source[w] in seen and wires.target[w] not in seen]
         return []
+
+
+def _targets(platform: Platform, index: int, kind: str, name: str) -> list[FabricPart]:
+    """Find what a failure of a scenario names."""
+    try:
+        return find(platform, name, kind)
+    except SimulationError as error:
+        msg = f"fabric.failures[{index}].{kind}: {error}"
+        raise SimulationError(msg) from error
 
 
 def require_arrivals(packet: int, bit_error_rate: float, key: str) -> None:

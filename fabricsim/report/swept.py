@@ -12,6 +12,7 @@ from fabricsim.report import style
 from fabricsim.report.axis_names import axis_name, number, value_name
 from fabricsim.report.lines import frontier
 from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.units import human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,10 +62,10 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
             **_short(differing),
             **{key: _HEADS.get(key, key) for key in shown[len(differing) :]},
         }.items():
-            width = min(_MOST_WIDTH, max(len(_told(row[key])) for row in done[:_MOST_ROWS]))  # of which none is broken
+            width = min(_MOST_WIDTH, max(len(_cell(row, key)) for row in done[:_MOST_ROWS]))  # of which none is broken
             table.add_column(name, justify="left" if key in varied else "right", overflow="fold", min_width=width)
         for row in done[:_MOST_ROWS]:
-            table.add_row(*(_told(row[key]) for key in shown))
+            table.add_row(*(_cell(row, key) for key in shown))
         said.append(table)
         if len(done) > _MOST_ROWS:
             said.append(f"and {len(done) - _MOST_ROWS:,} more, in the index")
@@ -101,10 +102,10 @@ def searched_text(
 
     def table_of(title: str, chosen: Rows) -> RenderableType:
         table = Table(title=title, title_justify="left", box=None)
-        for name in shown:
-            table.add_column(name, justify="right")
+        for name, key in shown.items():
+            table.add_column(name, justify="right", no_wrap=key not in keys)
         for row in chosen:
-            table.add_row(*(_told(row[key]) for key in shown.values()))
+            table.add_row(*(_cell(row, key) for key in shown.values()))
         return table
 
     tables = [table_of("Best layouts", ranked[:_MOST_BEST])]
@@ -120,7 +121,7 @@ def searched_text(
     best = float(ranked[0]["iteration_time_s"] or 0) if ranked else 0.0
     least = min((row["bound_s"] for row in rows if _WITHIN in row["error"]), default=best)
     if least < best:  # of cheaper networks the bounds may lie above
-        told += f"; no layout takes less than {least:.4g} s, {1 - least / best:.1%} less than the best"
+        told += f"; no layout takes less than {human_seconds(least)}, {1 - least / best:.1%} less than the best"
     return [*tables, told + "; others, which may be better, were not proposed" * proposed]
 
 
@@ -139,7 +140,7 @@ def _own_text(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[st
     if own is best:
         return "The scenario's own layout is the best."
     took, least = float(own["iteration_time_s"]), float(best["iteration_time_s"])
-    said = f"The scenario's own layout takes {took:.4g} s, {took / least - 1:.1%} longer than the best"
+    said = f"The scenario's own layout takes {human_seconds(took)}, {took / least - 1:.1%} longer than the best"
     return f"{said}, which has {better(own, best, keys)}."
 
 
@@ -149,7 +150,11 @@ def better(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[str])
     has = [f"{name} {_set(best[key])} in place of {_set(own[key])}" for key, name in _short(differing).items()]
     parts = {name: float(best[key] or 0) - float(own[key] or 0) for name, key in _PARTS.items()}
     least = float(own["iteration_time_s"]) / 1000
-    takes = [f"{name} {more:+.3g} s" for name, more in parts.items() if abs(more) >= least]
+    takes = [
+        f"{name} {'-' if more < 0 else '+'}{human_seconds(abs(more))}"
+        for name, more in parts.items()
+        if abs(more) >= least
+    ]
     return f"{', '.join(has) or 'other settings'}{': ' * bool(takes)}{', '.join(takes)}"
 
 
@@ -164,7 +169,7 @@ def published_text(rows: Rows) -> list[RenderableType]:
     table.add_column("what the best has", overflow="fold")
     done = [row for row in rows if not row["error"]]
     for row in done:
-        told = [f"{row[key]:.1%}" if key == "longer" else _told(row[key]) for key in columns.values()]
+        told = [f"{row[key]:.1%}" if key == "longer" else _cell(row, key) for key in columns.values()]
         table.add_row(*told, row["better"])
     near = sum(row["longer"] <= _NEAR for row in done)
     said = f"{len(done)} runs: the layouts of {near} are within {_NEAR:.0%} of the best one that was found"
@@ -191,6 +196,20 @@ def _kind(row: Mapping[str, Any]) -> str:
 
 def _told(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _cell(row: Mapping[str, Any], key: str) -> str:
+    """Write a result with its unit, and a key as it was set."""
+    value = row[key]
+    if not isinstance(value, float):
+        return _told(value)
+    if key.endswith("_bytes_per_s"):
+        return f"{value / 1e9:.4g} GB/s"
+    if key.endswith("_s"):
+        return human_seconds(value)
+    if key in _COSTS:
+        return f"{value:,.0f}"
+    return f"{100 * value:.1f} %" if key == "mfu" else _told(value)
 
 
 def _set(value: object) -> str:

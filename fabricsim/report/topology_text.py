@@ -52,7 +52,7 @@ def headline(found: Inventory) -> str:
         share = found.bisection / found.injection
         said.append(f"bisection {found.bisection / 1000:.4g} Tb/s, {share:.0%} of what half of the NICs send")
     if not found.joined:
-        said.append("not all NICs are joined (rails)")
+        said.append("not all NICs are joined")
     elif found.diameter is not None:
         inside = " (those inside hosts included)" if found.inside else ""
         said.append(f"at most {found.diameter} switches{inside} between two NICs")

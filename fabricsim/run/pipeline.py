@@ -31,7 +31,7 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.folding.prepared import prepared, survey, uncrossed
 from fabricsim.engine.outcome import call_records, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
-from fabricsim.records.program import COMPUTE
+from fabricsim.records.program import COMPUTE, NONE
 from fabricsim.results.throughput import IterationWork
 from fabricsim.run.result import Result
 from fabricsim.run.together import Placed, crossed_by, joined, run, streams
@@ -41,6 +41,7 @@ from fabricsim.scenario.jobs import placed
 from fabricsim.scenario.load import LoadedScenario, from_tables, machine
 from fabricsim.scenario.load import load as load  # noqa: PLC0414  the first arrow of the way, for others to take
 from fabricsim.scenario.toml_text import texts
+from fabricsim.topology.inventory import first_apart
 from fabricsim.topology.tiers import describe
 from fabricsim.traces.form import FORMS
 from fabricsim.traces.rebuild.agreement import agreement
@@ -195,11 +196,22 @@ def check(loaded: LoadedScenario) -> list[str]:
             survey(fabric, plan, ranks)
         return [*said, *(f"{name}: ranks {_listed(ranks)}" for name, (_, ranks) in jobs.items())]
     if job is None:
+        _require_joined(fabric)
         return said
     gpu = loaded.scenario.cluster.gpu
     _check_fit(job, loaded)
     crossing = survey(fabric, build_plan(loaded))
     return [*said, *([crossing] if crossing else []), memory_text(job, gpu)]
+
+
+def _require_joined(fabric: Fabric) -> None:
+    """Refuse a fabric in parts, as traffic over it would be refused; a job is held against what it sends."""
+    cluster, made = fabric.scenario.cluster, fabric.scenario.fabric
+    apart = first_apart(fabric.platform.wires, cluster.hosts, cluster.nics_per_host)
+    if apart != NONE:
+        file = getattr(made, "links", None) or made.topology
+        msg = f"fabric: no cable leads from host0 to host{apart} ({file}), not even over other NICs of hosts; join "
+        raise SimulationError(msg + "their switches")
 
 
 def _listed(ranks: Sequence[int]) -> str:
@@ -379,7 +391,7 @@ def _run(
         iteration=replayed.end - replayed.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
-        notes=(*notes, *([idle] if idle else ()), *fabric.failures.notes()),
+        notes=(*notes, *([idle] if idle else ()), *fabric.failures.notes(replayed.end)),
         jobs=records if ready.named else (),
     )
     large = sum(getattr(table, "nbytes", 0) for table in vars(fabric.world).values()) > _LARGE

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabricsim.records.program import NONE
 from fabricsim.topology.shortest_paths import distances_to
 from fabricsim.topology.tiers import tiers
 from fabricsim.topology.wires import NS_PER_METRE
@@ -160,6 +161,24 @@ def _bisection(wires: Wires, nics: int) -> float | None:
         capacity[int(wires.source[wire]), int(wires.target[wire])] += wires.rate[wire] * _GBPS
     graph.add_edges_from((*edge, {"capacity": rate}) for edge, rate in capacity.items())
     return float(nx.maximum_flow_value(graph, "first", "second"))
+
+
+def first_apart(wires: Wires, hosts: int, per_host: int) -> int:
+    """Find the first host to which no way leads from host 0, not even over other NICs of hosts; NONE if there is none.
+
+    `per_host`: NICs of each host, which come first among the nodes.
+    """
+    own = np.flatnonzero(wires.source < hosts * per_host)
+    host, gate = wires.source[own] // per_host, wires.target[own]
+    nodes, reached, count = len(wires.nodes), np.zeros(hosts, bool), 0
+    distances, scratch = np.empty(nodes, np.int32), (np.empty(nodes, np.int64), np.zeros(nodes, np.uint8))
+    reached[0] = True
+    while count < int(reached.sum()):
+        count = int(reached.sum())
+        one = np.ones(len(wires.target), np.int32)
+        distances_to(wires.first, wires.target, one, np.unique(gate[reached[host]]), distances, *scratch)
+        reached[host[distances[gate] >= 0]] = True
+    return NONE if reached.all() else int(np.argmin(reached))
 
 
 def _diameter(wires: Wires, nics: int) -> tuple[int | None, bool]:

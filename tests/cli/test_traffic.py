@@ -52,6 +52,14 @@ def files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
+def test_the_name_is_of_what_was_set(fabricsim: Fabricsim) -> None:
+    torus = ("--set", "cluster.hosts=4", "--set", 'fabric={topology="torus",dimensions=[2,2]}')
+    named = ("--cluster", "pinnacles", "--fabric", "two-tier")
+    for settings, name in ((torus, "ideal/torus"), (named, "pinnacles/two-tier"), (("--set", "name=mine"), "mine")):
+        _, out, _ = fabricsim("traffic", "ring", "--size", "1MB", *settings)
+        assert f"ring on {name} over" in out
+
+
 # ---- what it prints -----------------------------------------------------------------------------
 
 

@@ -252,3 +252,26 @@ def test_a_run_tells_what_bit_errors_do_not_cost_in_its_engine(engine: str, told
     lossy = 'fabric.failures=[{ link = "host0-switch0", bit_error_rate = 1e-9 }]'
     notes = simulate(load("gpt2-medium-dp", [lossy, f"engine={engine}", "job.model.layers=1"])).notes
     assert any("no time to recover" in note for note in notes) == told
+
+
+def test_a_failure_after_the_end_is_said_to_change_nothing() -> None:
+    def notes(begin: str) -> str:
+        failing = f'fabric.failures=[{{ switch = "switch0", from = "{begin}", until = "30s" }}]'
+        return " ".join(simulate(load("gpt2-medium-dp", [failing, "job.model.layers=1"])).notes)
+
+    assert "fabric.failures[0] begins at 20 s, when the run has ended" in notes("20s")
+    assert "changes nothing" not in notes("1ms")
+
+
+@pytest.mark.parametrize(("cables", "apart"), [("01 A\n23 A", None), ("01 A\n23 B", "host2")])
+def test_a_fabric_in_parts_is_refused_before_anything_is_sent(tmp_path: Path, cables: str, apart: str | None) -> None:
+    rows = [f"host{host},{switch},100,25" for pair, switch in map(str.split, cables.splitlines()) for host in pair]
+    (tmp_path / "cables.csv").write_text("\n".join(["a,b,gbps,delay_ns", *rows]))
+    changes = {"cluster.hosts": 4, "fabric": {"topology": "file", "links": str(tmp_path / "cables.csv")}}
+    loaded = load("ideal-16", changes, with_job=False)
+
+    if apart is None:
+        assert check(loaded)
+    else:
+        with pytest.raises(SimulationError, match=f"no cable leads from host0 to {apart} .*cables.csv"):
+            check(loaded)

@@ -82,3 +82,14 @@ def test_the_smallest_fat_tree_that_holds_the_hosts_is_taken(hosts: int) -> None
     assert k % 2 == 0
     assert k**3 // 4 >= hosts
     assert k == 2 or (k - 2) ** 3 // 4 < hosts
+
+
+@pytest.mark.parametrize("topology", ["torus", "mesh"])
+@pytest.mark.parametrize(("hosts", "says"), [(8, None), (9, "too few for 9 hosts"), (7, "too many for 7 hosts")])
+def test_a_direct_grid_has_a_router_in_each_host(topology: str, hosts: int, says: str | None) -> None:
+    fabric = fabric_of({"topology": topology, "dimensions": [2, 4]})
+
+    found = [f"{mistake.key} {mistake.problem}" for mistake in fabric.problems(Ends(hosts))]
+
+    assert len(found) == (says is not None)
+    assert all("dimensions 2 x 4 routers are" in one and str(says) in one for one in found)

@@ -112,7 +112,7 @@ def _require_ways(fabric: Fabric, footprint: Footprint) -> None:
 def uncrossed(fabric: Fabric, used: NDArray[np.int64]) -> str:
     """Say which tiers of switches none of some wires lead to; nothing if there is no such tier."""
     platform = fabric.platform
-    idle = idle_tiers(platform.wires, platform.nics, used)
+    idle = dict.fromkeys(idle_tiers(platform.wires, platform.nics, used))  # those of a torus have one name
     return f"nothing of this job crosses the {' and the '.join(idle)}" if idle else ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from fabricsim.errors import FabricsimError, ScenarioError
+from fabricsim.errors import FabricsimError, InputError, ScenarioError
 from fabricsim.run.bill import COST, POWER, per_gpu
 from fabricsim.run.pipeline import build_plan
 from fabricsim.run.search.bound import NOT_IN_KERNELS, HostRates, KernelBound, LeastTimes, brief
@@ -182,7 +182,15 @@ class Candidates:
             base = self._loaded
             if others:
                 base = load({name: table for name, table in base.resolved.items() if name != "extensions"}, others)
-            costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
+            try:
+                costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
+            except InputError as error:
+                if others:
+                    raise
+                msg = (
+                    f"{error}. It is the scenario's own network, which is tried in any case: set it to one with prices"
+                )
+                raise InputError(msg) from error
             self._made[key] = _Network(base, costs, KernelBound(base.scenario), HostRates.of(base.scenario))
         return self._made[key]
 

@@ -81,11 +81,13 @@ class Torus(Switched):
         if self.direct and self.hosts_per_router > 1:
             problem = f"{self.hosts_per_router} has no meaning with direct = true: a router is in a host"
             yield Mistake("hosts_per_router", problem, "take it out, or set direct = false")
-        elif routers * self.hosts_per_router < ends.hosts:
-            grid = " x ".join(map(str, self.dimensions))
-            yield Mistake(
-                "dimensions", f"{grid} routers are too few for {ends.hosts} hosts", "raise one, or lower hosts"
-            )
+            return
+        grid = f"{' x '.join(map(str, self.dimensions))} routers"
+        if routers * self.hosts_per_router < ends.hosts:
+            yield Mistake("dimensions", f"{grid} are too few for {ends.hosts} hosts", "raise one, or lower hosts")
+        elif self.direct and routers > ends.hosts:
+            problem = f"{grid} are too many for {ends.hosts} hosts, as each is in a host, with all its NICs"
+            yield Mistake("dimensions", problem, "lower one, raise hosts, or set direct = false")
 
 
 TOPOLOGY = Torus
