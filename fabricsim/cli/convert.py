@@ -75,7 +75,9 @@ def convert(  # noqa: PLR0913  one parameter per option
         _configuration(inputs, output, {**unused, **sizes, "--set": settings}, force=force)
         return
     from fabricsim.traces import writers  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.traces.export import lowering_losses  # noqa: PLC0415  as above
 
+    before: tuple[str, ...] = ()
     path = _place(output, inputs[0])
     target = to or ("goal" if path.suffix == writers.WRITERS["goal"].ending else "chakra")
     known = writers.target(target)
@@ -91,6 +93,7 @@ def convert(  # noqa: PLR0913  one parameter per option
             raise InputError(msg)
         trace = read_trace([Path(each) for each in inputs], form, only, ranks_per_host)
         if lower:
+            before = lowering_losses(trace)
             trace = _written_out(_rebuilt(trace, ranks), inputs[0], algorithms, lower=True)
     if not known.collectives and (found := writers.collectives(trace)):
         msg = f"{inputs[0]}: has {', '.join(found)}, but {target} holds only sends, receives and work"
@@ -100,7 +103,7 @@ def convert(  # noqa: PLR0913  one parameter per option
     _check_free(made, force=force)
     common.output_folder(path.parent)
     lost = writers.write(trace, target, path)
-    for what in lost:
+    for what in dict.fromkeys((*before, *lost)):
         common.note(f"not in {target}: {what}")
     common.note(f"wrote {made[0]}" if len(made) == 1 else f"wrote {len(made)} files, {made[0]} to {made[-1]}")
 

@@ -58,6 +58,17 @@ def exported(program: Program, name: str, parts: Callable[[int, int], MemberWork
     return Trace("program", recordings, program.ranks)
 
 
+def lowering_losses(trace: Trace) -> tuple[str, ...]:
+    """Say what of a trace is not in the program that it is rebuilt as."""
+    checks = {
+        "times at which operations began are left out": any(
+            np.any(each.nodes["start"] != NONE) for each in trace.recordings
+        ),
+        "marks of iterations are left out": any(each.steps.size for each in trace.recordings),
+    }
+    return tuple(sentence for sentence, happens in checks.items() if happens)
+
+
 class _Whole:
     """Leaves collectives whole."""
 

@@ -83,7 +83,7 @@ def test_a_replay_against_another_fabric(captured: str, fabricsim: Fabricsim) ->
     [
         (("--fabric", "dgx-a100"), "name a transport, such as"),
         (("--fabric", "dgx-a10", "--transport", "rdma-200g"), "there is no such file or shipped scenario"),
-        ((*ON, "--gpu-speed", "0"), "--gpu-speed 0.0: kernels cannot run that many times faster"),
+        ((*ON, "--gpu-speed", "0"), "gpu_speed (--gpu-speed) 0.0: kernels cannot run that many times faster"),
         ((*ON, "--message-size", "0"), "message size 0.0: nothing can be sent that many times"),
         ((*ON, "--scale-to", "17"), "it can be scaled to a multiple of that, not to 17"),
         ((*ON, "--ranks", "8"), "is of a job of 16 ranks, not of 8"),

@@ -195,6 +195,7 @@ def test_streams_become_dependencies_and_losses_are_said(tmp_path: Path) -> None
         "names of operations are left out",
         "times at which operations began are left out",
         "durations are rounded to whole nanoseconds",
+        "work of hosts becomes that of devices",
     )
 
 

@@ -153,6 +153,15 @@ def test_nodes_of_streams_and_threads(tmp_path: Path) -> None:
     assert read_.missing == ("what 1 waits of the host were for (capture with enable_cuda_sync_events)",)
 
 
+def test_kernels_that_all_stand_twice_are_refused_and_some_that_are_alike_are_not(tmp_path: Path) -> None:
+    once = [kernel(10 * number, 5, number) for number in range(1, 9)]
+    alike = [kernel(200, 1, 77), kernel(200, 1, 77)]  # of one graph, in whole microseconds
+
+    assert (recording(tmp_path, [*once, *alike]).nodes["kind"] == COMPUTE).sum() == 10
+    with pytest.raises(TraceError, match=r"has 8 kernels and copies twice, such as 'gemm' at 10\.000 us; give each"):
+        recording(tmp_path, once * 2)
+
+
 def test_lanes_name_device_and_process_where_there_are_several(tmp_path: Path) -> None:
     other = {**kernel(5, 1, 2), "pid": 1}
     other["args"]["device"] = 1

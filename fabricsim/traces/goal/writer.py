@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from fabricsim.errors import InputError
 from fabricsim.files.atomic import whole
 from fabricsim.records.program import NONE
-from fabricsim.traces.trace import COMMUNICATION, KINDS, WAIT, Communication
+from fabricsim.traces.trace import COMMUNICATION, HOST, KINDS, WAIT, Communication
 from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def _note_losses(recording: Recording, lost: dict[str, None]) -> None:
         ),
         "durations are rounded to whole nanoseconds": bool((durations % PS_PER_NS != 0).any()),
         "marks of iterations are left out": bool(recording.steps.size),
+        "work of hosts becomes that of devices": bool(((nodes["kind"] == HOST) & (nodes["duration"] > 0)).any()),
         "operations without an order take turns on one CPU": any(lane.kind == "any" for lane in recording.lanes),
     }
     lost.update({sentence: None for sentence, happens in checks.items() if happens})

@@ -69,6 +69,11 @@ _DATATYPES = {
     "int16": (2, "Short short short_int"),
     "int8": (1, "Char signed_char int8_t"),
     "uint8": (1, "Byte Bool byte bool unsigned_char uint8_t"),
+    "uint16": (2, "UInt16 unsigned_short uint16_t"),
+    "uint32": (4, "UInt32 unsigned_int uint32_t"),
+    "uint64": (8, "UInt64 unsigned_long uint64_t"),
+    "complex64": (8, "ComplexFloat c10::complex<float>"),
+    "complex128": (16, "ComplexDouble c10::complex<double>"),
 }
 _ITEM = {name: size for name, (size, _) in _DATATYPES.items()}
 _DATATYPE = {name: kind for kind, (_, names) in _DATATYPES.items() for name in names.split()}

@@ -27,6 +27,7 @@ from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_o
 from fabricsim.traces.kineto.messages import Note, communication, operation_of_kernel
 from fabricsim.traces.kineto.waits import WAITS, Waits
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, NODE, WAIT, RecordingBuilder
+from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +69,24 @@ def read(source: Source) -> Iterator[Recording]:
         )
         msg += ".XPU, and while the job computes"
         raise TraceError(source.label, msg)
+    _refuse_repeated(source, events)
     yield _Reading(source, events).recording()
+
+
+def _refuse_repeated(source: Source, events: Events) -> None:
+    """Refuse a file in which most kernels and copies stand twice, though a stream runs one at a time.
+
+    Some may be alike: kernels of one graph have one correlation, and older files whole microseconds.
+    """
+    rows = events.rows[np.isin(events.rows["category"], (scanner.KERNEL, scanner.COPY))]
+    keys = rows[["place", "correlation", "name", "start", "duration"]]
+    rows, keys = (each[rows["duration"] > 0] for each in (rows, keys))
+    _, first, times = np.unique(keys, return_index=True, return_counts=True)
+    if 2 * int(times[times > 1].sum()) > len(rows):
+        row = rows[first[np.argmax(times > 1)]]
+        at = f"{events.names[row['name']]!r} at {events.origin + row['start'] / PS_PER_US:.3f} us"
+        msg = f"has {int((times - 1).sum())} kernels and copies twice, such as {at}; give each event once"
+        raise TraceError(source.label, msg)
 
 
 class _Reading:

@@ -51,7 +51,8 @@ def assign(trace: Trace, scale_to: int | None = None, ranks: int | None = None) 
     _check_hosts(trace)
     if max(world, scale_to or 0) > MOST_RANKS:
         msg = f"is to be replayed on {max(world, scale_to or 0)} ranks; at most {MOST_RANKS} can be"
-        raise TraceError(trace.recordings[0].source, f"{msg}; mend the ranks that it names, or scale to fewer")
+        way_out = "scale to fewer" if (scale_to or 0) > world else "mend the ranks that it names"
+        raise TraceError(trace.recordings[0].source, f"{msg}; {way_out}")
     known = {recording.rank: number for number, recording in enumerate(trace.recordings)}
     if NONE in known:
         unnamed = known.pop(NONE)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.errors import TraceError
+from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import shown
 from fabricsim.traces.rebuild.cast import assign
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fabricsim.traces.rebuild.strand import Strand
     from fabricsim.traces.trace import Recording, Trace
 
+_SLOWEST = 1e-6  # of kernels, and how many times faster they may be
 _CALL = COLUMNS.index("call")
 _STAY = (*ENDS_TOGETHER, "recv")
 """Operations whose ranks are not through before the data of all others have come to them."""
@@ -105,14 +106,20 @@ def rebuild(
     `message_size`: how many times as many bytes each communication moves as it did.
     `scale_to`: ranks of the job to replay, where these are to be more than were captured.
     `ranks`: ranks of the captured job, if the trace does not say that.
-    Raises TraceError if something that the program needs is not in the trace and cannot be assumed.
+    Raises TraceError if something that the program needs is not in the trace and cannot be assumed; InputError if
+        kernels cannot run as many times faster.
     """
+    if not _SLOWEST <= gpu_speed <= 1 / _SLOWEST:
+        msg = f"gpu_speed (--gpu-speed) {gpu_speed}: kernels cannot run that many times faster; give a number from "
+        msg += f"{_SLOWEST:g} to {1 / _SLOWEST:g}, such as 1.3"
+        raise InputError(msg)
     trace = resized(trace, message_size)
     cast = assign(trace, scale_to, ranks)
     count = cast.replicas * sum(len(trace.recordings[index].nodes) for index in cast.of)
     if count > MOST_OPERATIONS:
         msg = f"makes {count} operations on {cast.ranks} ranks; at most {MOST_OPERATIONS} can be replayed"
-        raise TraceError(trace.recordings[0].source, f"{msg}; give fewer iterations, or scale to fewer ranks")
+        way_out = "give fewer iterations" + ", or scale to fewer ranks" * (scale_to is not None)
+        raise TraceError(trace.recordings[0].source, f"{msg}; {way_out}")
     unasked = cast.ranks > len(trace.recordings) and scale_to is None and ranks is None
     if unasked and (count > MOST_UNASKED or cast.ranks > MOST_UNASKED_RANKS):
         raise _too_many(trace, cast, f"{count} operations")

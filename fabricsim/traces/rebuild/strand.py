@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.records import program as records
-from fabricsim.records.program import HOST_STREAM, MAIN_STREAM, NONE, OVERLAPPED_STREAM
+from fabricsim.records.program import CLOCK_END, HOST_STREAM, MAIN_STREAM, NONE, OVERLAPPED_STREAM
 from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.rebuild.dependencies import DEVICE_KINDS
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, OPERATIONS, WAIT
@@ -113,7 +113,9 @@ class _Spinner:
         foreign[foreign] = by_name[self.nodes["name"][foreign]]
         on_device = np.isin(kind, (COMPUTE, COPY))
         faster = on_device & ~foreign
-        duration = np.where(faster, np.rint(duration / self.gpu_speed).astype(np.int64), duration)
+        duration = np.where(
+            faster, np.rint(np.minimum(duration / self.gpu_speed, CLOCK_END)).astype(np.int64), duration
+        )
         rows[self.body, _KIND] = np.where(on_device, records.COMPUTE, records.HOST)
         rows[self.body, _STREAM] = np.where(on_device, MAIN_STREAM, HOST_STREAM)
         rows[self.body, _DURATION] = np.where(kind == COMMUNICATION, 0, duration)
