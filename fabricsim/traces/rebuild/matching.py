@@ -257,8 +257,9 @@ class _Matcher:
             self.left_out += 1
             return {}
         if missing:
-            msg = f"a {first.operation} of {len(found.ranks)} ranks was captured on {len(found.nodes)} of them, not on"
-            msg += f" rank {missing[0]}; capture the same iterations on all ranks"
+            seen = f"{len(found.nodes)} of {len(found.ranks)} ranks captured {first.operation} number {found.place + 1}"
+            msg = f"{seen} of {_named(recording, first)}, and rank {missing[0]} did not"
+            msg += "; capture the same iterations on all ranks"
             raise TraceError(recording.source, msg)
         if first.operation in _MESSAGES and found.ranks[0] == found.ranks[1]:
             self.groups.assumed["messages of a rank to itself take no time, and nothing waits for them"] = None
@@ -271,6 +272,15 @@ class _Matcher:
 
 def _group_name(recording: Recording, communication: Communication) -> str:
     return "" if communication.group == NONE else recording.groups[communication.group].name
+
+
+def _named(recording: Recording, what: Communication) -> str:
+    """Name the group of a communication, or the other end of a message and its tag."""
+    if what.operation in _MESSAGES:
+        return (
+            f"rank {max(recording.rank, 0)} {'to' if what.operation == 'send' else 'from'} {what.peer}, tag {what.tag}"
+        )
+    return f"group {_group_name(recording, what)!r}"
 
 
 class _Writer:
@@ -289,9 +299,12 @@ class _Writer:
         operation = self.first.operation
         if operation in _MESSAGES:
             return self._message()
-        if other := next((each for each in self.of if each.operation != operation), None):
-            msg = f"rank {self.ranks[0]} calls {operation} where another of its group calls {other.operation}"
-            raise TraceError(self.recording.source, f"{msg}; capture the same iterations on all ranks")
+        for rank, each in zip(self.ranks, self.of, strict=True):
+            if each.operation != operation:
+                which = f"as call {self.found.place + 1} of group {self.dimension!r}"
+                other = f"where rank {rank} ({self.found.nodes[rank][0].source}) calls {each.operation}"
+                msg = f"rank {self.ranks[0]} calls {operation} {which}, {other}"
+                raise TraceError(self.recording.source, f"{msg}; capture the same iterations on all ranks")
         if len(self.ranks) == 1:
             return {}
         if operation == "barrier":

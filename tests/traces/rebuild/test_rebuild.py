@@ -162,9 +162,13 @@ def _sending(rank: int, what: Communication) -> Recording:
         (
             ALL,
             Communication("broadcast", size=4096),
-            "rank 0 calls all_reduce where another of its group calls broadcast",
+            r"rank 0 calls all_reduce as call 1 of group 'world', where rank 1 \(rank1.json\) calls broadcast",
         ),
-        (ALL, Communication("send", size=8, peer=0), "was captured on 1 of them, not on rank 1"),
+        (
+            ALL,
+            Communication("send", size=8, peer=0),
+            "1 of 2 ranks captured all_reduce number 1 of group '', and rank 1 did not",
+        ),
         (Communication("all_reduce"), Communication("all_reduce"), "does not say how many bytes its all_reduce moves"),
         (Communication("send_recv"), Communication("send_recv"), "without saying what it does"),
         (Communication("send", size=8), ALL, "does not say where a send goes to"),
