@@ -14,6 +14,13 @@ TRAFFIC_FORMAT = "fabricsim traffic"
 FORMAT_VERSION = 1
 """Value of the root attribute ``format_version``; raised when a reader of the old one would err."""
 
+TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
+"""Attributes of the root that are texts, as the fields of a result are called."""
+PAIRS_NUMBERS = ("ranks", "domain", "in_network")
+"""Attributes of the group of pairs."""
+LOG_NUMBERS = ("payload", "overhead", "ecn")
+"""Attributes of the group of a packet log."""
+
 
 @dataclass(frozen=True)
 class Column:

@@ -24,11 +24,8 @@ MOST_RANKS = 2**20
 """Ranks of one result; a job of traces has at most a quarter of that."""
 MOST_TOTALS = 2**24
 """Ranks times timers: how many totals `fabricsim.results.summary` makes."""
-_LOG_NUMBERS = ("payload", "overhead", "ecn")
-_PAIRS_NUMBERS = ("ranks", "domain", "in_network")
 _MOST_BYTES = 2**62
 _HELD = ("limit", "used", "rest")
-_TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
 
 
 def read_result(reader: ResultFile) -> RunRecord:
@@ -76,7 +73,7 @@ def read_result(reader: ResultFile) -> RunRecord:
 def read_about(reader: ResultFile) -> dict[str, Any]:
     """Read what a run of either form says of itself, by the name of the field."""
     return {
-        **{name: reader.text_attribute(name) for name in _TEXT_ATTRIBUTES},
+        **{name: reader.text_attribute(name) for name in columns.TEXT_ATTRIBUTES},
         "resolved": _read_resolved(reader),
         "seed": reader.integer_attribute("seed"),
         "counters": reader.json_attribute("counters"),
@@ -133,7 +130,7 @@ def _read_jobs(reader: ResultFile, ops: NDArray[np.void], calls: CallRecords) ->
 
 def _read_pairs(reader: ResultFile) -> Pairs:
     group = columns.PAIRS.group
-    ranks, domain, in_network = (reader.integer_attribute(name, group) for name in _PAIRS_NUMBERS)
+    ranks, domain, in_network = (reader.integer_attribute(name, group) for name in columns.PAIRS_NUMBERS)
     count = len(reader.numbers(group, columns.PAIRS.index))
     source, target, dimension, carried = (reader.numbers(group, column, (count,)) for column in columns.PAIRS.columns)
     names = reader.text(group, columns.DIMENSION_NAME)
@@ -282,5 +279,5 @@ def _read_log(reader: ResultFile) -> PacketLog:
     reader.require(bool(np.all(entries["number"] >= 0)), f"group {group} holds a packet without number")
     protocol = reader.text_attribute("protocol", group)
     reader.require(protocol in PROTOCOLS, f"group {group} is of the unknown protocol {protocol!r}")
-    payload, overhead, ecn = (reader.integer_attribute(name, group) for name in _LOG_NUMBERS)
+    payload, overhead, ecn = (reader.integer_attribute(name, group) for name in columns.LOG_NUMBERS)
     return PacketLog(entries, wires, source, target, payload, overhead, cast("Any", protocol), bool(ecn))

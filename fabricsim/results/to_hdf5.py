@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from fabricsim.results.traffic import TrafficRecord
 
 
-_LOG_NUMBERS = ("payload", "overhead", "ecn")
-_PAIRS_NUMBERS = ("ranks", "domain", "in_network")
-_TEXT_ATTRIBUTES = ("name", "source", "transport", "engine", "version")
-
-
 def write_result(file: h5py.File, result: RunRecord) -> None:
     """Write all parts of a result."""
     _write_root(file, result)
@@ -51,7 +46,7 @@ def write_about(file: h5py.File, form: str, result: RunRecord | TrafficRecord) -
     """Write what a run of either form says of itself."""
     file.attrs["format"] = form
     file.attrs["format_version"] = columns.FORMAT_VERSION
-    for name in _TEXT_ATTRIBUTES:
+    for name in columns.TEXT_ATTRIBUTES:
         file.attrs[name] = getattr(result, name)
     file.attrs["resolved"] = json.dumps(result.resolved)
     file.attrs["counters"] = json.dumps(result.counters)
@@ -120,7 +115,7 @@ def _write_capture(file: h5py.File, capture: Capture) -> None:
 
 
 def _write_pairs(group: h5py.Group, pairs: Pairs) -> None:
-    for name in _PAIRS_NUMBERS:
+    for name in columns.PAIRS_NUMBERS:
         group.attrs[name] = np.int64(getattr(pairs, name))
     data = {column.name: getattr(pairs, column.name) for column in columns.PAIRS.columns}
     write_table(group, columns.PAIRS, np.arange(len(pairs.bytes)), data)
@@ -147,7 +142,7 @@ def _write_log(group: h5py.Group, log: PacketLog) -> None:
     write_table(group, columns.LOG_FLOWS, np.arange(len(log.source)), {"source": log.source, "target": log.target})
     write_table(group, columns.LOG, np.arange(len(log.entries)), _fields(log.entries))
     group.attrs["protocol"] = log.protocol
-    for name in _LOG_NUMBERS:
+    for name in columns.LOG_NUMBERS:
         group.attrs[name] = np.int64(getattr(log, name))
 
 

@@ -46,6 +46,13 @@ class Batch:
     messages: tuple[int, ...]
 
 
+def past_the_clock() -> SimulationError:
+    """Make what an engine raises that has something to do after the end of the clock."""
+    return SimulationError(
+        "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
+    )
+
+
 class World(Outages):
     """One simulated fabric.
 
@@ -209,8 +216,7 @@ class World(Outages):
             if code == LANES:
                 self.grow_calls()
             elif code == HORIZON and horizon > CLOCK_END:
-                msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
-                raise SimulationError(msg)
+                raise past_the_clock()
             else:
                 return code
 

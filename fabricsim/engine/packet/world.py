@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.engine.flow.outages import Failed
-from fabricsim.engine.flow.world import World
+from fabricsim.engine.flow.world import World, past_the_clock
 from fabricsim.engine.packet.cutoff import CutOff, unfinished
 from fabricsim.engine.packet.deadlock import explain
 from fabricsim.engine.packet.flows import abandon, owners, truncate
@@ -16,7 +16,6 @@ from fabricsim.engine.packet.kernels.main_loop import ROOM, SMALLER, advance
 from fabricsim.engine.packet.kernels.window import next_times
 from fabricsim.engine.program.dispatch import COMPLETIONS, HORIZON, LANES, PAUSED
 from fabricsim.engine.program.queue import next_time
-from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER, NONE
 
 if TYPE_CHECKING:
@@ -122,8 +121,7 @@ class PacketWorld(World):
     def _at_horizon(self, limit: int, horizon: int) -> int:
         """Look for what stands still, now that all nodes have been run up to `limit` (ps)."""
         if horizon > CLOCK_END == limit:
-            msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
-            raise SimulationError(msg)
+            raise past_the_clock()
         if self._finds_failed(limit):
             self.world["now"] = limit
             return COMPLETIONS

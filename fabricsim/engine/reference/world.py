@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from fabricsim.engine.flow.world import past_the_clock
 from fabricsim.engine.packet.kernels.delivery import BATCH_DONE, INBOX_BITS, report_arrival
 from fabricsim.engine.packet.kernels.main_loop import PIECE, SEGMENT
 from fabricsim.engine.packet.world import PacketWorld
@@ -109,8 +110,7 @@ class ReferenceWorld(PacketWorld):
     @staticmethod
     def _at_rest(upcoming: int, horizon: int) -> int:
         if upcoming < NEVER and horizon > CLOCK_END:
-            msg = "simulated time runs past 92 days, the end of the clock: a rate is too small or a time too long"
-            raise SimulationError(msg)
+            raise past_the_clock()
         return dispatch.HORIZON if upcoming < NEVER else dispatch.IDLE
 
     def moves_at(self) -> int:
