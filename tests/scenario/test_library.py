@@ -34,6 +34,8 @@ NEEDS = {  # what a model, GPU or fabric cannot do without
     ("fabrics", "superpod-h100"): SEVERAL,
     ("fabrics", "superpod-gb200"): SEVERAL,
     ("fabrics", "hpn-segment"): SEVERAL,
+    ("fabrics", "tpu-v4-cube"): ["cluster.hosts=64"],
+    ("fabrics", "tpu-v5p-slice"): ["cluster.hosts=512"],
     ("models", "t5-base"): ["job.decoder_sequence=128"],
     ("models", "t5-large"): ["job.decoder_sequence=128"],
 }

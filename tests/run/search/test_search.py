@@ -23,6 +23,7 @@ from fabricsim.run.search.layouts import choices, job_tables, layouts
 from fabricsim.run.search.search import OUT, Extent, search
 from fabricsim.run.sweeps.workers import Workers
 from fabricsim.scenario.load import LoadedScenario
+from fabricsim.units import human_seconds
 from fabricsim.workload.program import Call
 from fabricsim.workload.shapes import stage_blocks
 
@@ -95,7 +96,8 @@ def test_a_gap_ends_a_search_as_soon_as_nothing_can_be_better_by_more(tmp_path: 
     assert all((1 - gap) * took < row["bound_s"] <= took for row in left)
     told = "\n".join(map(str, searched_text(near.rows, near.keys, near.layouts, near.simulated)))
     assert f"{len(left)} whose bound is within the gap" in told
-    assert f"no layout takes less than {min(row['bound_s'] for row in left):.4g} s" in told
+    least = human_seconds(min(row["bound_s"] for row in left))
+    assert f"no layout takes less than {least}, " in told
     dearer = [{**row, "bound_s": 2 * took} if row in left else row for row in near.rows]
     assert "no layout" not in str(searched_text(dearer, near.keys, near.layouts, near.simulated)[-1])
 
