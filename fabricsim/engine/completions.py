@@ -143,12 +143,17 @@ class Completions:
         self._fail_batches(list(self._batches), msg)
 
     def _stuck_ranks(self) -> str:
-        """Name the ranks whose operations have not all ended."""
+        """Name the ranks whose operations have not all ended, and how far the first of them is."""
         jobs = [waiting.job for waiting in self._jobs.values() if waiting.job is not None]
-        places = [slice(job.first_op, job.first_op + job.ops) for job in jobs]
-        ranks = [self._world.ops["rank"][here][self._world.spans["end"][here] == 0] for here in places]
-        names = [str(rank) for rank in np.unique(np.concatenate(ranks))] if ranks else []
-        return f" (ranks {some_of(names, _MOST_NAMED)})" if names else ""
+        places = [np.arange(job.first_op, job.first_op + job.ops) for job in jobs]
+        here = np.concatenate([np.zeros(0, np.int64), *places])
+        ranks, done = self._world.ops["rank"][here], self._world.spans["end"][here] > 0
+        stuck = np.unique(ranks[~done]).tolist()
+        if not stuck:
+            return ""
+        first = ranks == stuck[0]
+        far = f"rank {stuck[0]} has done {np.count_nonzero(done[first])} of {np.count_nonzero(first)} operations"
+        return f" (ranks {some_of(list(map(str, stuck)), _MOST_NAMED)}; {far})"
 
     def _fail_some(self, failed: Failed) -> None:
         """Let those fail whose messages or calls will not be done any more; their rows of the tables stay taken."""
