@@ -80,7 +80,8 @@ def _refuse_repeated(source: Source, events: Events) -> None:
     """
     rows = events.rows[np.isin(events.rows["category"], (scanner.KERNEL, scanner.COPY))]
     keys = rows[["place", "correlation", "name", "start", "duration"]]
-    rows, keys = (each[rows["duration"] > 0] for each in (rows, keys))
+    known = (rows["duration"] > 0) & (rows["correlation"] != NONE)
+    rows, keys = rows[known], keys[known]
     _, first, times = np.unique(keys, return_index=True, return_counts=True)
     if 2 * int(times[times > 1].sum()) > len(rows):
         row = rows[first[np.argmax(times > 1)]]
