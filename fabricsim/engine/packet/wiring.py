@@ -79,7 +79,7 @@ class PacketWiring(Wiring):
         self._law_of: dict[tuple[int, int], int] = {(0, 0): 0}
         self._lanes = platform.lanes
         self._way_of: list[_Way] = []  # of each route
-        self._endpoints: dict[int, int] = {}
+        self._endpoints: dict[tuple[int, int], int] = {}
         self._nic_of: dict[int, int] = {}  # node at which a server serves
         world.renew = self._renew
         self.repairs = not self._law["one_path"]
@@ -242,7 +242,7 @@ class PacketWiring(Wiring):
             "first_link": first,
             "last_link": last,
             "hops": hops,
-            "endpoint": self._endpoints_of([way.target for way in ways]),
+            "endpoint": self._endpoints_of([(way.target, way.wires[-1]) for way in ways]),
             "law": [self._law_in_lanes(way) for way in ways],
             **_columns([self._times.of_flow(way.wires, way.reverse, way.servers) for way in ways]),
         }
@@ -277,7 +277,8 @@ class PacketWiring(Wiring):
             self._law_of[data, back] = self._network.add_law(law)
         return self._law_of[data, back]
 
-    def _endpoints_of(self, targets: Sequence[int]) -> list[int]:
+    def _endpoints_of(self, targets: Sequence[tuple[int, int]]) -> list[int]:
+        """Give the queue of what a receiver has not taken up yet, one for each NIC by whose wire it is reached."""
         new = [target for target in dict.fromkeys(targets) if target not in self._endpoints]
         first = self._network.add("endpoints", len(new))
         self._endpoints.update(zip(new, range(first, first + len(new)), strict=True))

@@ -1,0 +1,44 @@
+"""Messages that reach one GPU by several NICs: each NIC is a node of its own, with packets of its own to hand over."""
+
+from __future__ import annotations
+
+import pytest
+
+import fabricsim as fs
+
+SIZE = 2**20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("transport", ["rdma-100g", "roce-100g", "roce-100g-pfc", "omni-path-100g"])
+def test_striped_rings_take_as_long_in_the_reference_as_compiled(transport: str) -> None:
+    scenario = {
+        "cluster": {"include": "dgx-a100", "hosts": 2, "gpus_per_host": 2, "nics_per_host": 2},
+        "fabric": "single-switch",
+        "transport": transport,
+        "collectives": {"include": "nccl", "algorithm": {"all_reduce": "ring"}},
+    }
+    times = {
+        engine: fs.bench("all_reduce", scenario, sizes=[SIZE], overrides=[f"engine={engine}"])[SIZE]
+        for engine in ("flow", "packet", "reference")
+    }
+
+    assert times["packet"] == times["reference"]
+    assert times["packet"] == pytest.approx(times["flow"], rel=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2**22, 2**26])
+def test_rings_over_eight_adapters_are_as_fast_in_packets_as_in_flows(size: int) -> None:
+    scenario = {
+        "cluster": {"include": "dgx-a100", "hosts": 4},
+        "fabric": "single-switch",
+        "transport": "rdma-200g",
+        "collectives": {"include": "nccl", "algorithm": {"all_reduce": "ring"}},
+    }
+    times = [
+        fs.bench("all_reduce", scenario, sizes=[size], overrides=[f"engine={engine}"])[size]
+        for engine in ("flow", "packet")
+    ]
+
+    assert times[1] == pytest.approx(times[0], rel=0.03)
