@@ -62,7 +62,8 @@ def _scatter_gather(job: Job) -> Iterator[Mistake]:
 
 def _zero(job: Job) -> Iterator[Mistake]:
     degrees, written = job.parallelism, job.model_fields_set
-    if degrees.zero and degrees.data * degrees.context == 1:
+    experts = degrees.folded and degrees.tensor * degrees.context > degrees.expert
+    if degrees.zero and degrees.data * degrees.context == 1 and not experts:
         yield Mistake(f"{_KEY}.zero", "has no effect with data = 1: there is nobody to share with", "take it out")
     if not degrees.fully_sharded:
         for key in SHARDED_KEYS:

@@ -372,7 +372,8 @@ def make_reducer(job: Job, gpu: Gpu, lane: RankOps, chunks: Sequence[Stage]) -> 
     `job`, `gpu`, `lane`: the job, what it runs on, and the ops of the rank.
     `chunks`: the virtual stages that the rank holds.
     """
-    if len(lane.group("data")) == 1:
+    experts = any(map(any, (chunk.experts for chunk in chunks)))
+    if len(lane.group("data")) == 1 and not (experts and len(lane.group("expert_data")) > 1):
         return Reducer()
     if job.parallelism.fully_sharded:
         return Sharded(job, gpu, lane, chunks)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabricsim.run.pipeline import build_plan, load
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job, Model
 from fabricsim.workload.compile import JobPlan
@@ -411,3 +412,30 @@ def test_zero_against_data_parallelism_as_published(gpu: Gpu, zero: int, ratio: 
         for stage in (0, zero)
     ]
     assert sent[1] / sent[0] == pytest.approx(ratio, rel=1e-3)  # what is shared out is padded
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2])
+@pytest.mark.parametrize(("expert", "copies"), [(1, 4), (2, 2), (4, 1)])
+def test_gradients_of_whole_experts_are_reduced_without_data_parallelism(expert: int, copies: int, zero: int) -> None:
+    """Tensor-parallel ranks that hold the same experts have had other tokens."""
+    degrees = {"data": 1, "tensor": 4, "sequence_parallel": True, "expert": expert, "expert_tensor": 1, "zero": zero}
+    if copies == 1:
+        degrees["zero"] = 0  # nobody to share with
+    changes = {
+        "cluster": {"include": "dgx-a100", "hosts": 1, "gpus_per_host": 4, "nics_per_host": 4},
+        "fabric": "single-switch",
+        "job": {
+            "model": {"include": "mixtral-8x7b", "layers": 1},
+            "micro_batch": 1,
+            "global_batch": 1,
+            "sequence": 512,
+            "parallelism": degrees,
+        },
+    }
+    program = build_plan(load("gpt2-medium-dp", changes)).program(None)
+    found = [call for call in program.calls if call.dimension == "data"]
+
+    elements = 8 // expert * 3 * 4096 * 14336
+    assert {len(call.ranks) for call in found} == ({copies} if copies > 1 else set())
+    reduced = sum(call.size for call in found if call.collective != "all_gather")
+    assert reduced == (elements * 2 * 4 // copies if copies > 1 else 0)
