@@ -30,7 +30,7 @@ from numba.core.serialize import dumps
 
 from fabricsim.errors import FabricsimWarning
 from fabricsim.files.atomic import passing
-from fabricsim.jit.digest import digest, digest_of, sources
+from fabricsim.jit.digest import PACKAGE, digest, digest_of, digest_of_kernels, sources
 from fabricsim.jit.engines import announce_if_long
 from fabricsim.jit.unused import mark_used, remove_unused
 
@@ -75,6 +75,7 @@ class ProgramCache(NullCache):
         self._source, self._name = source, function.__name__
         self._folder = programs_of(source)
         self._stem = f"{source.stem}.{function.__qualname__}-{digest_of(function.__code__)}"
+        self._function = function
         cells = [cell.cell_contents for cell in function.__closure__ or ()]
         self._cells = hashlib.sha256(dumps(cells)).hexdigest() if cells else ""
 
@@ -93,6 +94,16 @@ class ProgramCache(NullCache):
         mark_used(path.parent)
         return CompileResult._rebuild(target_context, *pickle.loads(content))  # noqa: S301, SLF001  our own bytes; as numba's cache does
 
+    @functools.cached_property
+    def _outside(self) -> str:
+        """What else tells a kernel of a user apart: its module, to which programs refer, and what it calls there.
+
+        `fabricsim.jit.digest.sources` looks into files of this package only.
+        """
+        if self._source.is_relative_to(PACKAGE):
+            return ""
+        return f"{self._function.__module__} {digest_of_kernels([self._function])}"
+
     def save_overload(self, sig: Any, data: Any) -> None:  # noqa: ANN401  numba's
         """Save a program if that can be."""
         path = self._path(sig, data.codegen)
@@ -110,7 +121,7 @@ class ProgramCache(NullCache):
         """File of a program: by types, processor, and values that the kernel is a closure over."""
         if self._folder is None:
             return None
-        key = repr((_FORMAT, str(signature), codegen.magic_tuple(), self._cells, sys.version_info[:2]))
+        key = repr((_FORMAT, str(signature), codegen.magic_tuple(), self._cells, self._outside, sys.version_info[:2]))
         return self._folder / f"{self._stem}.{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
 
 

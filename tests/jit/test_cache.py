@@ -372,3 +372,51 @@ def test_programs_that_are_used_are_dated_once_a_day(tmp_path: Path) -> None:
     assert folder.stat().st_mtime == before
     remove_unused(tmp_path)
     assert folder.exists()
+
+
+KERNELS = """
+from fabricsim.jit.compile import kernel
+from called import grown
+
+@kernel
+def entry(window):
+    {note}
+    return grown(window) + 1.0
+"""
+CALLED = """
+from fabricsim.jit.compile import kernel
+
+GROW = {grow}
+
+@kernel
+def grown(window):
+    return window * GROW
+"""
+RUN = """
+import importlib.util, sys
+place = importlib.util.spec_from_file_location(sys.argv[1], "kernels.py")
+module = importlib.util.module_from_spec(place)
+sys.modules[sys.argv[1]] = module
+place.loader.exec_module(module)
+print(module.entry(2.0))
+"""
+
+
+def test_kernels_of_users_are_compiled_anew_as_another_module_or_with_other_kernels_that_they_call(
+    tmp_path: Path,
+) -> None:
+    def entered(module: str, grow: float, note: str = "pass") -> float:
+        for name, text in (("kernels", KERNELS.format(note=note)), ("called", CALLED.format(grow=grow))):
+            (tmp_path / f"{name}.py").write_text(text)
+            os.utime(tmp_path / f"{name}.py", (1, 1))  # older than the process that reads it
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+        variables = {**os.environ, "PYTHONPATH": f"{tmp_path}:{PACKAGE.parent}", "NUMBA_CACHE_DIR": str(tmp_path / "c")}
+        run = subprocess.run(  # noqa: S603  our own code
+            [sys.executable, "-c", RUN, module], env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return float(run.stdout)
+
+    assert entered("one", 1.0) == 3.0
+    assert entered("another", 1.0, note='"A docstring, which changes no code."') == 3.0
+    assert entered("another", 1.5) == 4.0
+    assert len(programs(tmp_path / "c")) > 1
