@@ -122,7 +122,10 @@ def _completed(declared: object, place: str) -> object:
     if isinstance(declared, type) and hasattr(declared, "model_rebuild"):
         try:
             fields: Mapping[str, Any] = {} if is_ours(declared) else getattr(declared, "model_fields", {})
-            for key in fields.keys() & declared.__annotations__.keys():
+            own = {
+                key for each in declared.__mro__ if not is_ours(each) for key in getattr(each, "__annotations__", ())
+            }
+            for key in fields.keys() & own:
                 fields[key].validate_default = True
             declared.model_rebuild()
         except Exception as error:
@@ -273,7 +276,7 @@ class Registry(Generic[T]):
                 raise InputError(msg)
             try:
                 declared = point.load()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 msg = f"{place}: cannot be imported: {type(error).__name__}: {error}; repair or uninstall it"
                 raise InputError(msg) from error
             found[point.name] = self._declared(declared, place)

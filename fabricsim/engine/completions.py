@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 8  # ranks of a message
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Replay:
     """A replayed program.
 

@@ -62,4 +62,4 @@ def several(values: object, name: str, least: int = 1) -> list[Any]:
 def _is_number(value: object) -> TypeGuard[int | float]:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False
-    return bool(-sys.float_info.max <= value <= sys.float_info.max)  # not so of a nan
+    return bool(-sys.float_info.max <= (value if isinstance(value, int) else float(value)) <= sys.float_info.max)

@@ -93,6 +93,8 @@ def _is_cable(given: object) -> bool:
     if not all(isinstance(each, int | float) for each in numbers):
         return False
     _, length, delay, times, *_ = numbers
+    if not (isinstance(given.cost, int) and isinstance(given.rank, int) and given.cost >= 1):
+        return False  # over less a way could go back and forth for ever
     return 0 < rate * times < math.inf and 0 <= length < math.inf and 0 <= delay < math.inf
 
 

@@ -97,7 +97,7 @@ class CallList:
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """A DAG over ranks.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fabricsim import Fabric, provenance
+from fabricsim import Fabric, Watch, provenance
 from fabricsim.errors import FabricsimError, InputError, SimulationError
 from fabricsim.records.program import COLLECTIVE, COMPUTE
 from fabricsim.results.hdf5 import read, write
@@ -275,3 +275,12 @@ def test_a_fabric_in_parts_is_refused_before_anything_is_sent(tmp_path: Path, ca
     else:
         with pytest.raises(SimulationError, match=f"no cable leads from host0 to {apart} .*cables.csv"):
             check(loaded)
+
+
+def test_programs_are_compared_as_objects_and_a_watch_takes_several_patterns() -> None:
+    one, other = (pipeline.build_plan(load("gpt2-medium-dp")).program(None) for _ in range(2))
+    assert one == one  # noqa: PLR0124  its arrays would not say whether they are
+    assert one != other
+    assert Watch(queues=["switch0->*"]).queues == ("switch0->*",)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"queues: 'switch0->host0' is one text, not several"):
+        Watch(queues="switch0->host0")  # type: ignore[arg-type]

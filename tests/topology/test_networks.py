@@ -93,3 +93,10 @@ def test_a_direct_grid_has_a_router_in_each_host(topology: str, hosts: int, says
 
     assert len(found) == (says is not None)
     assert all("dimensions 2 x 4 routers are" in one and str(says) in one for one in found)
+
+
+@pytest.mark.parametrize("cost", [0, -1, 0.5])
+def test_a_cable_has_a_cost_of_at_least_one(cost: float) -> None:
+    network = fabric_of({"topology": "single-switch"}).network(Ends(2))
+    with pytest.raises(TypeError, match="give a cable"):
+        network.join("switch0", "switch1", Cable(12.5e9, 3.0, cost=cost))  # type: ignore[arg-type]

@@ -57,6 +57,12 @@ class Watch:
     flows: tuple[str, ...] = ()
     packets: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse one text in the place of several."""
+        for name in ("queues", "rates", "flows", "packets"):
+            patterns = (given.text(each, name) for each in given.several(getattr(self, name), name, least=0))
+            object.__setattr__(self, name, tuple(patterns))
+
     @classmethod
     def parse(cls, taps: Iterable[str], packets: Iterable[str] = ()) -> Watch:
         """Read what ``--tap KIND:GLOB`` and ``--pcap GLOB`` gave.

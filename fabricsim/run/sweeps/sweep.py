@@ -86,14 +86,18 @@ class Sweep:
         """Make a task of each point, whose file goes into a folder."""
         kind = self.kind
         options = {} if kind == "job" else getattr(self.written, kind).model_dump(exclude_none=True)
-        fixed = flat(self.written.settings)
+        fixed = {key: self._file_beside(value) for key, value in flat(self.written.settings).items()}
         for number, point in enumerate(self.points):
             own = {key.partition(".")[2]: value for key, value in point.items() if self._is_option(key)}
             asked = {**options, **own}
             if kind == "replay":
                 named = asked["trace"]
                 asked["trace"] = tuple(map(self.beside, [named] if isinstance(named, str) else named))
-            rest = {key: value for key, value in point.items() if key != "scenario" and not self._is_option(key)}
+            rest = {
+                key: self._file_beside(value)
+                for key, value in point.items()
+                if key != "scenario" and not self._is_option(key)
+            }
             scenario = self.beside(str(point.get("scenario", self.written.scenario)))
             more = self.written.keep_results, self.beside(self.written.prices or "")
             yield Task(number, kind, scenario, {**fixed, **rest}, asked, output, *more)
@@ -106,6 +110,11 @@ class Sweep:
         """Take a file as lying beside that of the sweep, if one does."""
         path = self.folder / name
         return str(path) if path.exists() and name else name
+
+    def _file_beside(self, value: Any) -> Any:  # noqa: ANN401  as of TOML
+        """Take the value of a setting that names a file as lying beside that of the sweep, if one does."""
+        found = isinstance(value, str) and Path(value).suffix and (self.folder / value).is_file()
+        return self.beside(value) if found else value
 
     def engines(self) -> set[str]:
         """Engines that the runs use; those of scenarios that cannot be loaded are left out."""
