@@ -213,11 +213,7 @@ class ReferenceWorld(PacketWorld):
             size = int(message_bytes(self, lane, connection))
             flow, inbox = int(self.connections["flow"][connection]), int(self.connections["inbox"][connection])
             owner = int(sent(self, lane, connection)) << INBOX_BITS | inbox
-            if size == 0:
-                now = int(self.world["now"][0])
-                report_arrival(self, owner, now, now)
-            else:
-                self._start(flow, size, owner)
+            self._start(flow, max(size, 1), owner)
             connection = NONE
 
     # ---- what changes -----------------------------------------------------------------------------

@@ -117,10 +117,8 @@ def _run_lane(sim, net, lane, connection):
         inbox = np.int64(connections[connection].inbox)
         receiver = sent(sim, lane, connection)
         owner = (receiver << INBOX_BITS) | inbox
-        if size == 0:
-            report_arrival(sim, owner, world.now, world.now)
-        else:
-            _start(sim, net, number, size, owner)
+        # a part of no bytes, of a buffer smaller than its group, is waited for as well: one byte stands for its headers
+        _start(sim, net, number, max(size, np.int64(1)), owner)
         connection = np.int64(-1)
 
 

@@ -1,4 +1,4 @@
-"""Messages that reach one GPU by several NICs: each NIC is a node of its own, with packets of its own to hand over."""
+"""Collectives in all engines: over several NICs, each a node with packets of its own, and of few bytes."""
 
 from __future__ import annotations
 
@@ -42,3 +42,19 @@ def test_rings_over_eight_adapters_are_as_fast_in_packets_as_in_flows(size: int)
     ]
 
     assert times[1] == pytest.approx(times[0], rel=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("collective", ["all_gather", "all_reduce"])
+@pytest.mark.parametrize("collectives", ["ideal", "nccl"])
+def test_parts_of_no_bytes_take_their_latency(collective: str, collectives: str) -> None:
+    """Of buffers of fewer bytes than there are ranks."""
+    scenario = {"extends": "ideal-16", "transport": "rdma-100g", "collectives": collectives}
+    times = {
+        engine: fs.bench(collective, scenario, sizes=[4, 64], overrides=[f"engine={engine}"])
+        for engine in ("flow", "packet", "reference")
+    }
+
+    assert times["packet"] == times["reference"]
+    assert times["packet"][4] == pytest.approx(times["flow"][4], rel=0.01)
+    assert times["packet"][4] <= times["packet"][64]
