@@ -52,7 +52,7 @@ def _add_on_the_way(world: World, now: int, load: NDArray[np.float64], payload: 
     bytes_of = np.repeat(flows["bytes"] - left, flows["legs"])
     rows = world.legs[legs]
     np.add.at(load, rows["resource"], rows["cost"] * bytes_of)
-    np.add.at(payload, rows["resource"], rows["copies"] * bytes_of)
+    np.add.at(payload, rows["resource"], rows["share"] * bytes_of)
 
 
 def _places(counts: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -117,9 +118,14 @@ class Ways:
             return self.platform.path(*(stripes[0] if stripes else (source, target)), port)
         paths = [self.platform.path(*pair, port) for pair in stripes]
         costs: dict[int, float] = {}
-        for resource, cost in (hop for path in paths for hop in path.hops):
-            costs[resource] = costs.get(resource, 0.0) + cost / len(paths)
-        return Path(tuple(costs.items()), max(path.latency for path in paths), network=True)
+        shares: Counter[int] = Counter()
+        for path in paths:
+            shares.update({resource for resource, _ in path.hops})
+            for resource, cost in path.hops:
+                costs[resource] = costs.get(resource, 0.0) + cost / len(paths)
+        latency = max(path.latency for path in paths)
+        crossing = tuple(shares[resource] / len(paths) for resource in costs)
+        return Path(tuple(costs.items()), latency, network=True, shares=crossing)
 
     def out(self, source: int, target: int, stripes: Stripes) -> Sequence[Hop]:
         """List what a message passes before its adapter's wire; nothing if it is in parts or a switch sends it."""

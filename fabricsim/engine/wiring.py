@@ -220,11 +220,11 @@ class Wiring:
 
     # ---- groups -------------------------------------------------------------------------------------
 
-    def _hops(self, key: Connection, path: Path) -> list[tuple[int, int, float]]:
+    def _hops(self, key: Connection, path: Path) -> list[tuple[int, float, float]]:
         """Rows of ``HOP`` of a connection."""
         if self.folding is not None:
             return self.folding.hops(key)
-        return [(resource, 1, cost) for resource, cost in path.hops]
+        return list(path.shared_hops())
 
     def _row(self, key: Connection, path: Path, first_hop: int, hops: int) -> tuple[float, ...]:
         """Row of ``ROUTE`` of a connection."""

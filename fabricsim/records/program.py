@@ -90,10 +90,11 @@ SERIES = np.dtype([("bytes", np.float64, SERIES_BINS)], align=True)
 HEAP = np.dtype([("level", np.float64), ("resource", np.int64)], align=True)
 """An entry of the solver's heap: the level at which something may happen on a resource."""
 
-HOP = np.dtype([("resource", np.int32), ("copies", np.int32), ("cost", np.float64)], align=True)
+HOP = np.dtype([("resource", np.int32), ("share", np.float64), ("cost", np.float64)], align=True)
 """One resource on a route, and the units of it that a payload byte costs.
 
-If a route stands for others alike, ``copies`` of them cross the resource, and the cost is that of all of them.
+``share`` of each payload byte crosses the resource: less than all if a message goes by several NICs. If a route stands
+for others alike, share and cost are those of all of them together.
 """
 
 ROUTE = np.dtype(
@@ -152,7 +153,7 @@ FLOW = np.dtype(
 LEG = np.dtype(
     [
         ("cost", np.float64),  # units of the resource per payload byte
-        ("copies", np.float64),  # as of the hop
+        ("share", np.float64),  # as of the hop
         ("resource", np.int32),
         ("flow", np.int32),
         ("previous", np.int32),

@@ -21,7 +21,7 @@ from fabricsim.topology.wires import WIRE, freeze, network_of
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,6 +40,7 @@ class Path(NamedTuple):
     ``hops`` are pairs of resource index and cost per payload byte; ``latency`` is that of cables and
     switches, ps; ``network`` says whether it leaves the host. Of a way from NIC to NIC, ``wires`` are
     those that it crosses, ``out`` is how many hops come before them, and ``key`` is what `Platform.key` makes of it.
+    ``shares`` of a payload byte go by each hop; none given: all of it.
     """
 
     hops: tuple[tuple[int, float], ...]
@@ -48,6 +49,12 @@ class Path(NamedTuple):
     out: int = 0
     wires: tuple[int, ...] = ()
     key: int = 0
+    shares: tuple[float, ...] = ()
+
+    def shared_hops(self) -> Iterator[tuple[int, float, float]]:
+        """Give each resource, what of a payload byte crosses it, and its cost."""
+        for (resource, cost), share in zip(self.hops, self.shares or (1.0,) * len(self.hops), strict=True):
+            yield resource, share, cost
 
 
 class Platform:

@@ -14,9 +14,10 @@ def iteration_flops(job: Job) -> int:
 
     For a GPT with full recomputation this is ``96 B s L h^2 (1 + s / 6h + V / 16 L h)`` over a global
     batch of ``B`` sequences (Narayanan et al., arXiv 2104.04473, section 3.4), with selective
-    recomputation ``72 B s L h^2 (1 + s / 3h + V / 12 L h)`` (Korthikanti et al., arXiv 2205.05198,
-    equation 8). Fused attention counts what it computes: half of the scores under a causal mask, and the
-    scores once more in its backward pass. Experts count their even share of tokens.
+    recomputation ``72 B s L h^2 (1 + s / 4.5h + V / 12 L h)``, since scores and sums of values, ``4 B s^2 L h``,
+    are computed once more (Korthikanti et al., arXiv 2205.05198, section 5). Fused attention counts what it
+    computes: half of the scores under a causal mask, and the scores once more in its backward pass. Experts count
+    their even share of tokens.
     """
     whole = job.model_copy(update={"parallelism": Parallelism(), "expert_imbalance": 1.0})
     per_micro_batch = 0

@@ -58,3 +58,30 @@ def test_parts_of_no_bytes_take_their_latency(collective: str, collectives: str)
     assert times["packet"] == times["reference"]
     assert times["packet"][4] == pytest.approx(times["flow"][4], rel=0.01)
     assert times["packet"][4] <= times["packet"][64]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folding", ["close", "off"])
+@pytest.mark.parametrize("nics", [1, 2, 8])
+def test_the_payload_of_a_host_is_what_its_ring_sends_by_however_many_nics(nics: int, folding: str) -> None:
+    scenario = {
+        "cluster": {"include": "dgx-a100", "hosts": 4, "nics_per_host": nics},
+        "fabric": "single-switch",
+        "transport": "rdma-200g",
+        "collectives": {"include": "nccl", "algorithm": {"all_reduce": "ring"}, "protocol": "simple"},
+        "folding": folding,
+        "job": {
+            "model": {"include": "gpt2-medium", "layers": 2},
+            "micro_batch": 1,
+            "global_batch": 32,
+            "sequence": 1024,
+            "parallelism": {"data": 32},
+        },
+    }
+    result = fs.simulate(scenario)
+    sent = sum(2 * (call.ranks - 1) / call.ranks * call.size for call in result.calls)
+
+    leaving = [link for link in result.links if link.kind == "wire" and link.name.startswith("host")]
+    assert sum(link.copies for link in leaving) == 4 * nics
+    assert sum(link.payload * link.copies for link in leaving) == pytest.approx(4 * sent)
+    assert all(link.payload < link.load for link in leaving)

@@ -70,7 +70,7 @@ class Folding:
         source, target, port, stripes = self._footprint.ends_of(int(self._footprint.routes.code[self._route(key)]))
         return key._replace(source=source, target=target, port=port, stripes=stripes)
 
-    def hops(self, key: Connection) -> list[tuple[int, int, float]]:
+    def hops(self, key: Connection) -> list[tuple[int, float, float]]:
         """Rows of ``HOP`` of a connection that stands for others."""
         return self._hops[self._route(key)]
 
@@ -83,15 +83,15 @@ class Folding:
             raise SimulationError(msg)
         return int(self._quotient.routes[route])
 
-    def _shared_hops(self) -> dict[int, list[tuple[int, int, float]]]:
+    def _shared_hops(self) -> dict[int, list[tuple[int, float, float]]]:
         """Hops of the routes that stand for others, with all images that cross each resource."""
         routes, lowest = self._footprint.routes, self._quotient
         here = lowest.resources[routes.hop_resource] == routes.hop_resource
         route, resource, which = pairs(lowest.routes[routes.hop_route[here]], routes.hop_resource[here])
-        copies, costs = np.bincount(which), np.bincount(which, routes.hop_cost[here])
-        rows = zip(copies.tolist(), costs.tolist(), strict=True)
+        shares, costs = (np.bincount(which, each[here]) for each in (routes.hop_share, routes.hop_cost))
+        rows = zip(shares.tolist(), costs.tolist(), strict=True)
         shared = dict(zip(zip(route.tolist(), resource.tolist(), strict=True), rows, strict=True))
-        hops: dict[int, list[tuple[int, int, float]]] = {}
+        hops: dict[int, list[tuple[int, float, float]]] = {}
         mine = np.flatnonzero(lowest.routes[routes.hop_route] == routes.hop_route)
         crossed = lowest.resources[routes.hop_resource[mine]].tolist()
         for of, crossing in zip(routes.hop_route[mine].tolist(), crossed, strict=True):

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choice, Choose
     from fabricsim.engine.ways import Connection, Stripes, Ways
-    from fabricsim.topology.host import Hop
     from fabricsim.workload.program import Call, GroupSet
 
     Indices = NDArray[np.int64]
@@ -117,7 +116,7 @@ class Routes(NamedTuple):
     """The routes between pairs by ports, in the order of `code`, and all their hops.
 
     ``code`` is that of `Footprint.code`; ``latency`` is that of cables and switches, ps, and ``network`` says whether
-    the route leaves the host. ``hop_place`` counts a route's hops.
+    the route leaves the host. ``hop_place`` counts a route's hops; ``hop_share`` is what of a payload byte crosses one.
     """
 
     code: Indices
@@ -126,6 +125,7 @@ class Routes(NamedTuple):
     hop_route: Indices
     hop_place: Indices
     hop_resource: Indices
+    hop_share: NDArray[np.float64]
     hop_cost: NDArray[np.float64]
 
 
@@ -316,15 +316,18 @@ class Footprint:
             if paths is not None:
                 one_by_one[together] = False
                 latency[together], count[together] = paths.latency, paths.length
-                columns.append((np.repeat(together, paths.length), paths.resource, paths.cost))
-        rest, hops = np.flatnonzero(one_by_one), list["Hop"]()
+                whole_share = np.ones(len(paths.resource))
+                columns.append((np.repeat(together, paths.length), paths.resource, whole_share, paths.cost))
+        rest, hops = np.flatnonzero(one_by_one), list[tuple[int, float, float]]()
         for at in rest.tolist():
             way = self._ways.path(*self.ends_of(int(codes[at])))
             latency[at], network[at], count[at] = way.latency, way.network, len(way.hops)
-            hops += way.hops
-        resources = np.array([resource for resource, _ in hops], np.int64)
-        columns.append((np.repeat(rest, count[rest]), resources, np.array([cost for _, cost in hops], np.float64)))
-        route, resource, cost = (np.concatenate(column) for column in zip(*columns, strict=True))
+            hops += way.shared_hops()
+        resources = np.array([resource for resource, _, _ in hops], np.int64)
+        shares, costs = (np.array([hop[place] for hop in hops], np.float64) for place in (1, 2))
+        columns.append((np.repeat(rest, count[rest]), resources, shares, costs))
+        route, resource, share, cost = (np.concatenate(column) for column in zip(*columns, strict=True))
         order = np.argsort(route, kind="stable")
         place = np.arange(len(route)) - np.repeat(np.cumsum(count) - count, count)
-        return Routes(codes, latency, network > 0, route[order], place, resource[order], cost[order])
+        hop = route[order], place, resource[order], share[order], cost[order]
+        return Routes(codes, latency, network > 0, *hop)

@@ -135,7 +135,7 @@ def _record_flow(sim, flow, start_time, end_time):
     for leg in range(first_leg, first_leg + flows[flow].legs):
         tap = sim.resources[legs[leg].resource].tap
         if tap >= 0:
-            _record(sim, tap, start_time, end_time, flows[flow].rate * legs[leg].copies)
+            _record(sim, tap, start_time, end_time, flows[flow].rate * legs[leg].share)
 
 
 @kernel
@@ -166,7 +166,7 @@ def finish(sim, flow):
     for leg in range(first_leg, first_leg + flows[flow].legs):
         resource = legs[leg].resource
         resources[resource].load += legs[leg].cost * size
-        resources[resource].payload += legs[leg].copies * size
+        resources[resource].payload += legs[leg].share * size
     set_finish(sim.tree, flow, np.int64(NEVER))
     flows[flow].owner = -1
     flows[flow].next_free = world.free_flow

@@ -43,7 +43,7 @@ def attach(sim, flow):
         first = resources[hop.resource].first
         legs[leg].resource = hop.resource
         legs[leg].cost = hop.cost
-        legs[leg].copies = hop.copies
+        legs[leg].share = hop.share
         legs[leg].flow = flow
         legs[leg].previous = -1
         legs[leg].next = first

@@ -38,7 +38,7 @@ def _book(sim, flow, size):
     for leg in range(first_leg, first_leg + flows[flow].legs):
         resource = legs[leg].resource
         resources[resource].load += legs[leg].cost * size
-        resources[resource].payload += legs[leg].copies * size
+        resources[resource].payload += legs[leg].share * size
 
 
 @kernel
