@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _PAUSED = 0.1
 """Share of the calls' time: if no wire of theirs was paused for more, PAUSE frames have not held them."""
+_HELD = 0.5
+"""Share of the time in which no resource limits a call: if failures explain less of it, they are not its cause."""
 
 
 class _Calls(NamedTuple):
@@ -70,19 +72,27 @@ def limits(fabric: Fabric, program: Program, replay: Replay, *, beside: bool = F
             own = calls.communicator == communicator
             limit[own], used[own] = resource, share[own]
             rest[own] = _rest(fabric, communicator, demands[communicator], calls)
-    failed = _failed(fabric, calls, demands)
+    failed, held = _failed(fabric, calls, demands)
+    failed[held < _HELD * (1 - used) * (calls.end - calls.start)] = NONE
     rest[failed != NONE] = Rest.FAILURE
     return Limits(_numbered(fabric, limit), used, rest, failed)
 
 
-def _failed(fabric: Fabric, calls: _Calls, demands: Demands) -> NDArray[np.int64]:
-    """Give for each call the wire that failed while it ran, the first one; NONE if there is none."""
-    failed = np.full(len(calls.start), NONE, np.int64)
+def _failed(fabric: Fabric, calls: _Calls, demands: Demands) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Give for each call the wire that failed while it ran, the first one, and how long failures may have held it up.
+
+    That is while the wire was down, as long again since timeouts double, and one timeout more. NONE and 0 if none did.
+    """
+    failed, held = np.full(len(calls.start), NONE, np.int64), np.zeros(len(calls.start))
+    timeout = fabric.world.timer.first
     for outage in fabric.failures.outages[::-1]:
         hit = (calls.start < outage.end) & (calls.end > outage.begin)
         own = [index for index in demands if not outage.routes.isdisjoint(fabric.wiring.routes_of(index))]
-        failed[hit & np.isin(calls.communicator, own)] = outage.wire
-    return failed
+        hit &= np.isin(calls.communicator, own)
+        failed[hit] = outage.wire
+        down = np.minimum(calls.end, outage.end) - np.maximum(calls.start, outage.begin)
+        held[hit] += 2.0 * down[hit] + timeout
+    return failed, held
 
 
 def _rates_beside(fabric: Fabric, calls: _Calls, demands: Demands, end: int) -> dict[int, float]:

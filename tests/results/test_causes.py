@@ -108,3 +108,20 @@ def test_of_links_that_differ_by_rounding_the_first_is_the_busiest_and_none_is_u
 
     assert loads["a2"] > loads["a1"]
     assert (rows["a*"]["busiest"], rows["b*"]["utilisation_max"]) == ("a1", 1.0)
+
+
+def test_a_failure_that_costs_nothing_is_no_cause_of_a_call_that_takes_long() -> None:
+    scenario = {
+        "cluster": {"include": "ideal", "hosts": 8},
+        "fabric": {"topology": "single-switch"},
+        "transport": {"include": "ideal-100g", "latency": "100us"},
+        "collectives": {"include": "ideal", "chunk": "64KiB"},
+        "job.parallelism": {"data": 8},
+    }
+    found = simulate(load("gpt2-medium-dp", scenario))
+    middle = (found.calls.start[0] + found.calls.end[0]) / 2 / 1e6
+    cut = {"link": "host3-switch0", "from": f"{middle}us", "until": f"{middle + 1}us"}
+    failing = simulate(load("gpt2-medium-dp", scenario | {"fabric.failures": [cut], "fabric.reconvergence": "1s"}))
+
+    assert failing.iteration == found.iteration
+    assert [row["cause"] for row in causes(failing)] == [row["cause"] for row in causes(found)]
