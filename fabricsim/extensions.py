@@ -9,6 +9,7 @@ trace does.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import pkgutil
 import re
 import sys
@@ -185,8 +186,7 @@ def _required(function: Callable[..., object], of: type[T] | tuple[type[T], ...]
     if is_ours(function) or isinstance(found, of):
         return cast("T", found)
     wanted = " or ".join(_called(each) for each in (of if isinstance(of, tuple) else (of,)))
-    file, line = _place(function)
-    msg = f"{file}:{line}: {_name(function)} gives {found!r}; it should give {wanted}"
+    msg = f"{place_of(function)}{_name(function)} gives {found!r}; it should give {wanted}"
     raise InputError(msg)
 
 
@@ -211,11 +211,13 @@ def _called(of: type) -> str:
 
 
 def _name(function: Callable[..., object]) -> str:
-    return getattr(function, "__qualname__", repr(function))
+    made = getattr(function, "func", function)  # of a functools.partial
+    return getattr(made, "__qualname__", type(made).__qualname__)
 
 
 def _place(function: Callable[..., object]) -> tuple[str | None, int | None]:
-    code = getattr(function, "__code__", None)
+    made = getattr(function, "func", function)  # of a functools.partial
+    code = getattr(made, "__code__", None) or getattr(vars(type(made)).get("__call__"), "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else (None, None)
 
 
@@ -230,6 +232,14 @@ def _said(error: BaseException) -> str:
     lines = (line.strip() for line in str(error).splitlines())
     kept = [line for line in lines if line and not line.startswith("For further information")]
     return f"{type(error).__name__}: {'; '.join(kept)}"
+
+
+def _written_in(declared: object) -> set[str]:
+    """Find the files of a class, or of the functions that something else holds; a package may only pass it on."""
+    held = [declared] if isinstance(declared, type) else [value for value in vars(declared).values() if callable(value)]
+    names = {getattr(inspect.unwrap(each), "__module__", None) for each in held}
+    files = (getattr(sys.modules.get(name or ""), "__file__", None) for name in names)
+    return {file for file in files if file}
 
 
 _entry_points = cache(entry_points)
@@ -306,7 +316,8 @@ class Registry(Generic[T]):
         if name in self.own or name not in self.installed:
             return None
         (point,) = _entry_points().select(group=self._group, name=name)
-        return hashlib.sha256(Path(sys.modules[point.module].__file__ or "").read_bytes()).hexdigest()
+        files = _written_in(self.installed[name]) or {sys.modules[point.module].__file__ or ""}
+        return hashlib.sha256(b"".join(Path(file).read_bytes() for file in sorted(files))).hexdigest()
 
     def _declared(self, found: object, place: str) -> T:
         declared = getattr(found, self._attribute, None) if isinstance(found, ModuleType) else found

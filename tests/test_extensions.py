@@ -316,15 +316,16 @@ def test_files_of_a_result_are_known_by_their_digest(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mine", "fat-tree"])
-def test_installed_distributions_add_theirs_by_entry_points(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "module"), [("mine", "their_module"), ("mine", "whole"), ("fat-tree", "their_module")]
+)
+def test_installed_distributions_add_theirs_by_entry_points(tmp_path: Path, name: str, module: str) -> None:
     (tmp_path / "their_module.py").write_text(TOPOLOGY, encoding="utf-8")
+    (tmp_path / "whole.py").write_text("from their_module import TOPOLOGY\n", encoding="utf-8")  # passes it on
     info = tmp_path / "theirs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text(
-        f"[fabricsim.topologies]\n{name} = their_module:TOPOLOGY\n", encoding="utf-8"
-    )
+    (info / "entry_points.txt").write_text(f"[fabricsim.topologies]\n{name} = {module}:TOPOLOGY\n", encoding="utf-8")
     code = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})

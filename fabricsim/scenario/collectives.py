@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from fabricsim import units
+from fabricsim.errors import InputError
 from fabricsim.extensions import Registry, require_functions
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate
@@ -59,6 +60,9 @@ class Algorithm:
         """Refuse what makes no template; that of `by_rank` has a function ``steps``."""
         makes = {collective: getattr(make, "steps", make) for collective, make in self.of.items()}
         require_functions(f"algorithm {self.name!r}", **makes)
+        if self.switches not in {"none", "host", "network"}:
+            msg = f"algorithm {self.name!r}: switches is {self.switches!r}; write none, host or network"
+            raise InputError(msg)
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("collectives", "fabricsim.collectives", "ALGORITHM", Algorithm)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from functools import lru_cache
 from itertools import islice
+from typing import get_args
 
 from fabricsim.errors import SimulationError
 from fabricsim.extensions import answers, place_of
-from fabricsim.scenario.schedule import SCHEDULES, Schedule, Step
+from fabricsim.scenario.schedule import SCHEDULES, Phase, Schedule, Step
 
 _WAYS = {"forward": (), "backward": ("forward",), "weight": ("forward", "backward")}
 """Passes of a micro-batch that come before each."""
@@ -62,10 +63,11 @@ def _check(steps: tuple[Step, ...], title: str, wanted: set[tuple[int, int]]) ->
     split = has_weight_passes(steps)
     done: set[tuple[str, int, int]] = set()
     for step in steps:
-        way, batch, chunk, _ = step
-        if way not in (*_WAYS,):
-            msg = f"{title}: has a {way!r} pass; a pass is {', '.join(_WAYS)}"
-            raise SimulationError(msg)
+        way, batch, chunk, phase = step
+        for word, known, what in ((way, (*_WAYS,), "pass"), (phase, get_args(Phase), "phase")):
+            if word not in known:
+                msg = f"{title}: has a {word!r} {what}; a {what} is {', '.join(known)}"
+                raise SimulationError(msg)
         if not isinstance(batch, int) or not isinstance(chunk, int):
             msg = f"{title}: has a {way} pass of micro-batch {batch!r}, chunk {chunk!r}; write whole numbers"
             raise SimulationError(msg)

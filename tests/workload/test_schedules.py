@@ -197,6 +197,7 @@ FORWARD, BACK, WEIGHT = Step("forward", 0), Step("backward", 0), Step("weight", 
         ([Step("forward", 0.0)], "has a forward pass of micro-batch 0.0, chunk 0; write whole numbers"),
         ([Step("forward", [0])], "has a forward pass of micro-batch [0], chunk 0; write whole numbers"),
         ([Step([], 0)], "has a [] pass; a pass is forward, backward, weight"),
+        ([Step("forward", 0, 0, "warm")], "has a 'warm' phase; a phase is warm-up, steady, cool-down"),
     ],
 )
 def test_a_schedule_that_leaves_something_out_is_refused(
