@@ -81,6 +81,17 @@ def supply(needed: Mapping[str, str], given: Iterable[str]) -> None:
             _files[name] = _files[path]
 
 
+def recall(needed: Mapping[str, str]) -> None:
+    """Have files be as they were when a scenario was loaded, though they were edited and loaded again since.
+
+    `needed`: SHA-256 by the name of each; those of installed distributions, which are loaded once, are left alone.
+    """
+    for name, digest in needed.items():
+        module = sys.modules.get(_module_name(digest))
+        if name in _files and module is not None:
+            _files[name] = _File(module, digest)
+
+
 def _module_name(digest: str) -> str:
     return f"fabricsim_extension_{digest[:16]}"
 

@@ -12,6 +12,7 @@ import pytest
 from fabricsim import extensions
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.extensions import Registry
+from fabricsim.run.pipeline import load_any
 from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.fabric import TOPOLOGIES
 from fabricsim.scenario.load import from_tables, load
@@ -389,6 +390,17 @@ def test_a_file_that_was_edited_is_not_the_one_of_a_result(tmp_path: Path) -> No
 
     with pytest.raises(ScenarioError, match=r"of SHA-256 [0-9a-f]{64} is needed, and has SHA-256"):
         from_tables(tables)
+
+
+def test_a_loaded_scenario_keeps_the_file_that_it_was_loaded_with(tmp_path: Path) -> None:
+    loaded = load(scenario(tmp_path))
+    name = str(tmp_path / "mine.py")
+    first = TOPOLOGIES.find(name)
+    extensions.run(written(tmp_path, TOPOLOGY + "# edited\n"))
+    assert TOPOLOGIES.find(name) is not first
+
+    assert load_any(loaded, None) is loaded
+    assert TOPOLOGIES.find(name) is first
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import simpy
 
-from fabricsim import provenance
+from fabricsim import extensions, provenance
 from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.collectives.pairs import plan_pairs
 from fabricsim.engine.carried import carried
@@ -144,6 +144,7 @@ def load_any(
     if overrides:
         msg = "a loaded scenario is settled: give overrides to load, or the name, file or dict here"
         raise InputError(msg)
+    extensions.recall(scenario.resolved.get("extensions", {}))
     return scenario
 
 
