@@ -132,12 +132,17 @@ def _completed(declared: object, place: str) -> object:
     Its defaults are taken as what a user writes: they are checked, and may have units.
     """
     if isinstance(declared, type) and hasattr(declared, "model_rebuild"):
+        fields: Mapping[str, Any] = {} if is_ours(declared) else getattr(declared, "model_fields", {})
+        users = [each for each in declared.__mro__ if not is_ours(each)]
+        keys = fields.keys() & {key for each in users for key in getattr(each, "__annotations__", ())}
+        for base in declared.__mro__:
+            for key in sorted(keys):
+                if base not in users and callable(vars(base).get(key)):
+                    hidden = f"hides the function {base.__name__}.{key}"
+                    msg = f"{place}: the key {key!r} of {declared.__name__} {hidden}; name the key otherwise"
+                    raise InputError(msg)
         try:
-            fields: Mapping[str, Any] = {} if is_ours(declared) else getattr(declared, "model_fields", {})
-            own = {
-                key for each in declared.__mro__ if not is_ours(each) for key in getattr(each, "__annotations__", ())
-            }
-            for key in fields.keys() & own:
+            for key in keys:
                 fields[key].validate_default = True
             declared.model_rebuild()
         except Exception as error:

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
 
 from fabricsim import extensions
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.extensions import Registry
+from fabricsim.results.validation import Validation
 from fabricsim.run.pipeline import load_any
 from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.fabric import TOPOLOGIES
 from fabricsim.scenario.load import from_tables, load
 from fabricsim.scenario.network import Ends
 from fabricsim.scenario.schedule import SCHEDULES
-from fabricsim.studies.frame.study import study_of
+from fabricsim.studies.frame.study import Study, study_of
 from fabricsim.topology.wires import network_of
 from fabricsim.traces.form import FORMS
 
@@ -108,15 +110,16 @@ def test_what_cannot_be_run_is_said_in_one_line(tmp_path: Path, text: str, said:
         ("studies.frame.study", "Study('mine', '', 5)", "study 'mine': compare is 5"),
         ("studies.frame.study", "Study('mine', '', len, 5)", "study 'mine': pictures is 5"),
         ("studies.frame.study", "Study('mine', '', len, uncertain=5)", "study 'mine': uncertain is 5"),
+        ("studies.frame.study", "Study('mine', '', len, against='the sun')", "study 'mine': against is 'the sun'"),
         ("studies.frame.study", "by_row('mine', '', 5, statistics=len, pictures=len)", "study 'mine': rows is 5"),
     ],
 )
-def test_what_is_declared_in_place_of_a_function_is_said_with_its_line(
+def test_what_a_declaration_should_not_have_is_said_with_its_line(
     tmp_path: Path, module: str, declaration: str, said: str
 ) -> None:
     text = f"from fabricsim.{module} import *\nfrom fabricsim.collectives import by_rank\nFOUND = {declaration}\n"
 
-    with pytest.raises(InputError, match=rf"mine\.py:3: cannot be imported: InputError: {said}; give a function"):
+    with pytest.raises(InputError, match=rf"mine\.py:3: cannot be imported: InputError: {said}; give "):
         extensions.run(written(tmp_path, text))
 
 
@@ -287,6 +290,31 @@ def test_a_function_of_fabricsim_that_calls_a_users_names_the_user(tmp_path: Pat
 
     with pytest.raises(InputError, match=r"mine\.py:2: .* raises ZeroDivisionError: division by zero"):
         study_of(written(tmp_path, text)).validate()
+
+
+@pytest.mark.parametrize(
+    ("summary", "pictures", "said"),
+    [
+        ({"x": float("nan")}, [], "study mine: Out of range .*; give finite numbers and text"),
+        ({"x": Path("y")}, [], "study mine: PosixPath.* has no JSON form; give finite"),
+        ({}, [("a.svg", 3)], r"study mine: pictures gives \('a\.svg', 3\); give names and figures"),
+        ({}, [("../a.svg", Figure())], "study mine: pictures gives .*; give names and figures"),
+    ],
+)
+def test_what_a_study_finds_and_draws_can_be_written(
+    tmp_path: Path, summary: dict[str, Any], pictures: list[tuple[str, Any]], said: str
+) -> None:
+    study = Study("mine", "", lambda _: Validation("mine", [], summary), lambda _: pictures)
+
+    with pytest.raises(InputError, match=said):
+        study.draw(study.validate(), tmp_path)
+
+
+def test_a_key_that_hides_a_function_is_refused(tmp_path: Path) -> None:
+    name = written(tmp_path, TOPOLOGY.replace("ways: int", "ends_of_cable: int = 1\n    problems: int"))
+    with pytest.warns(UserWarning, match="shadows"), pytest.raises(InputError) as caught:
+        load("ideal-16", [f"fabric.topology={name}"])
+    assert re.search(r"mine\.py: the key 'problems' of Mine hides the function \w+\.problems; name", str(caught.value))
 
 
 def test_a_declaration_is_no_class_where_an_instance_is_needed(tmp_path: Path) -> None:

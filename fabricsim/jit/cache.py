@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import io
 import os
 import pickle
 import stat
@@ -26,6 +27,7 @@ from typing import Any
 
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
+from numba.core.environment import _rebuild_env
 from numba.core.serialize import dumps
 
 from fabricsim.errors import FabricsimWarning
@@ -92,7 +94,7 @@ class ProgramCache(NullCache):
             announce_if_long(self._source, self._name)
             return None
         mark_used(path.parent)
-        return CompileResult._rebuild(target_context, *pickle.loads(content))  # noqa: S301, SLF001  our own bytes; as numba's cache does
+        return CompileResult._rebuild(target_context, *_Unpickler(io.BytesIO(content)).load())  # noqa: SLF001  as numba's cache does
 
     @functools.cached_property
     def _outside(self) -> str:
@@ -123,6 +125,22 @@ class ProgramCache(NullCache):
             return None
         key = repr((_FORMAT, str(signature), codegen.magic_tuple(), self._cells, self._outside, sys.version_info[:2]))
         return self._folder / f"{self._stem}.{hashlib.sha256(key.encode()).hexdigest()[:16]}.nbc"
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what numba's `dumps` wrote: our own bytes, by the digest that they begin with."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401  any class or function
+        found = super().find_class(module, name)
+        return _environment if found is _rebuild_env else found
+
+
+def _environment(module: str, constants: Any, name: str) -> Any:  # noqa: ANN401  numba's
+    """Rebuild what a compiled function has beside its code, of which it reads the constants only.
+
+    The module of a user's kernel has another name once a comment was edited; numba would look for that of before.
+    """
+    return _rebuild_env(module if module in sys.modules else __name__, constants, name)
 
 
 def can_keep() -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import InputError
-from fabricsim.extensions import answer
+from fabricsim.extensions import answer, is_ours
 from fabricsim.records import transport as tt
 from fabricsim.records.program import NEVER
 from fabricsim.scenario.in_force import law_in_force, rule_in_force, setting
@@ -17,6 +17,7 @@ from fabricsim.transports.dispatch import dispatch, file_of
 from fabricsim.transports.framing import FRAMINGS, Framing
 
 if TYPE_CHECKING:
+    from fabricsim.scenario.balancing import LoadBalancing
     from fabricsim.scenario.congestion import Law
     from fabricsim.scenario.transport import Transport
 
@@ -80,9 +81,29 @@ def law_row(transport: Transport) -> np.ndarray:
             raise InputError(msg)
         for key, value in filled.items():
             if value is not None:
-                row[key] = value
+                _fill(row, choice, key, value)
     known.note(table)
     return table
+
+
+def _fill(row: np.void, choice: Law | LoadBalancing, key: str, value: float) -> None:
+    """Set a column of a row; `columns` of a user may give anything for anything."""
+    if is_ours(type(choice)):
+        row[key] = value
+        return
+    own = sorted(choice.parameters.keys() | _COMMON)
+    if key not in own:
+        msg = f"{file_of(type(choice))}: `columns` gives {key!r}, which is no parameter; it may give {', '.join(own)}"
+        raise InputError(msg)
+    try:
+        row[key] = value
+        fits = bool(row[key] == value)
+    except (ValueError, TypeError, OverflowError):
+        fits = False
+    if not fits:
+        kind = row.dtype[key].name
+        msg = f"{file_of(type(choice))}: the parameter {key!r}, {kind}, is given {value!r}; give a number of that type"
+        raise InputError(msg)
 
 
 def _set_packets(row: np.void, transport: Transport, framing: Framing) -> None:

@@ -380,7 +380,6 @@ from called import grown
 
 @kernel
 def entry(window):
-    {note}
     return grown(window) + 1.0
 """
 CALLED = """
@@ -394,29 +393,38 @@ def grown(window):
 """
 RUN = """
 import importlib.util, sys
-place = importlib.util.spec_from_file_location(sys.argv[1], "kernels.py")
-module = importlib.util.module_from_spec(place)
-sys.modules[sys.argv[1]] = module
-place.loader.exec_module(module)
-print(module.entry(2.0))
+
+def loaded(file, name):
+    place = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(place)
+    sys.modules[name] = module
+    place.loader.exec_module(module)
+    return module
+
+sys.modules["called"] = loaded("called.py", sys.argv[2])
+print(loaded("kernels.py", sys.argv[1]).entry(2.0))
 """
 
 
 def test_kernels_of_users_are_compiled_anew_as_another_module_or_with_other_kernels_that_they_call(
     tmp_path: Path,
 ) -> None:
-    def entered(module: str, grow: float, note: str = "pass") -> float:
-        for name, text in (("kernels", KERNELS.format(note=note)), ("called", CALLED.format(grow=grow))):
+    def entered(module: str, grow: float, called: str = "called_one") -> float:
+        for name, text in (("kernels", KERNELS), ("called", CALLED.format(grow=grow))):
             (tmp_path / f"{name}.py").write_text(text)
             os.utime(tmp_path / f"{name}.py", (1, 1))  # older than the process that reads it
         shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
-        variables = {**os.environ, "PYTHONPATH": f"{tmp_path}:{PACKAGE.parent}", "NUMBA_CACHE_DIR": str(tmp_path / "c")}
+        variables = {**os.environ, "PYTHONPATH": f"{PACKAGE.parent}", "NUMBA_CACHE_DIR": str(tmp_path / "c")}
+        command = [sys.executable, "-c", RUN, module, called]
         run = subprocess.run(  # noqa: S603  our own code
-            [sys.executable, "-c", RUN, module], env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
+            command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
         )
         return float(run.stdout)
 
     assert entered("one", 1.0) == 3.0
-    assert entered("another", 1.0, note='"A docstring, which changes no code."') == 3.0
+    assert entered("another", 1.0) == 3.0
+    kept = programs(tmp_path / "c")
+    assert entered("another", 1.0, called="called_another") == 3.0
+    assert programs(tmp_path / "c") == kept  # whatever the modules are called that have what it calls
     assert entered("another", 1.5) == 4.0
     assert len(programs(tmp_path / "c")) > 1

@@ -131,6 +131,31 @@ def test_each_packet_goes_alike_in_both_engines(files: Path) -> None:
             'ecn = "yes"',
             r"aimd\.py:9: cannot be imported: TypeError: Aimd\.ecn is 'yes'; it should be a bool",
         ),
+        (
+            "LAW = Aimd",
+            "    def columns(self, line_rate, packet):\n        return {'stop': 1}\n\n\nLAW = Aimd",
+            r"aimd\.py: `columns` gives 'stop', which is no parameter; it may give cnp_interval, factor",
+        ),
+        (
+            "LAW = Aimd",
+            "    def columns(self, line_rate, packet):\n        return {'step': 'much'}\n\n\nLAW = Aimd",
+            r"aimd\.py: the parameter 'step', float64, is given 'much'; give a number",
+        ),
+        (
+            "LAW = Aimd",
+            "    def columns(self, line_rate, packet):\n        return {'step': np.nan}\n\n\nLAW = Aimd",
+            r"the parameter 'step', float64, is given nan",
+        ),
+        (
+            "LAW = Aimd",
+            "    def columns(self, line_rate, packet):\n        return {'pause': 1.5}\n\n\nLAW = Aimd",
+            r"the parameter 'pause', int64, is given 1\.5",
+        ),
+        (
+            "LAW = Aimd",
+            "    def columns(self, line_rate, packet):\n        return {'pause': 2**70}\n\n\nLAW = Aimd",
+            r"the parameter 'pause', int64, is given 1180591620717411303424",
+        ),
         ("step: Packets", 'step: "Pakets"', r"aimd\.py:17: Aimd has an annotation .* name 'Pakets' is not defined$"),
         ("step: Packets", "step: Pakets", r"aimd\.py:17: cannot be imported: NameError: name 'Pakets' is not defined$"),
     ],

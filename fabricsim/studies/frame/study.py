@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabricsim import extensions, measured
@@ -18,8 +19,6 @@ from fabricsim.run.model_error import interval, model_spread
 from fabricsim.scenario.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from matplotlib.figure import Figure
 
 Progress = Callable[[float], None]
@@ -70,9 +69,12 @@ class Study:
     uncertain: Callable[[int, Progress], Validation] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be called."""
+        """Refuse what cannot be called, and what studies are not held against."""
         uncertain = {} if self.uncertain is None else {"uncertain": self.uncertain}
         require_functions(f"study {self.name!r}", compare=self.compare, pictures=self.pictures, **uncertain)
+        if self.against not in AGAINST:
+            msg = f"study {self.name!r}: against is {self.against!r}; give one of {', '.join(AGAINST)}"
+            raise InputError(msg)
 
     def validate(self, progress: Progress = silent, uncertainty: int = 0) -> Validation:
         """Run the study.
@@ -87,22 +89,42 @@ class Study:
         Raises
         ------
         InputError
-            If the study has no intervals.
+            If the study has no intervals, or finds what JSON has no words for.
         """
         if not uncertainty:
-            return extensions.answer(self.compare, Validation, progress)
-        if self.uncertain is None:
+            found = extensions.answer(self.compare, Validation, progress)
+        elif self.uncertain is None:
             raise _without_intervals(self.name)
-        return extensions.answer(self.uncertain, Validation, uncertainty, progress)
+        else:
+            found = extensions.answer(self.uncertain, Validation, uncertainty, progress)
+        try:
+            found.to_json()
+        except (TypeError, ValueError) as error:
+            msg = f"study {self.name}: {error}; give finite numbers and text"
+            raise InputError(msg) from error
+        return found
 
     def draw(self, found: Validation, folder: Path) -> list[Path]:
-        """Draw what was found into a folder; returns the files written."""
+        """Draw what was found into a folder; returns the files written.
+
+        Raises
+        ------
+        InputError
+            If a picture of a user is none, or its name has folders.
+        """
+        from matplotlib.figure import Figure  # noqa: PLC0415  takes a while
+
         from fabricsim.report.plots import save  # noqa: PLC0415  imports matplotlib
 
         paths = []
-        for name, figure in extensions.answers(self.pictures, tuple, found):
-            paths.append(folder / name)
-            save(figure, paths[-1])
+        for picture in extensions.answers(self.pictures, tuple, found):
+            match picture:
+                case (str() as name, Figure() as figure) if Path(name).name == name:
+                    paths.append(folder / name)
+                    save(figure, paths[-1])
+                case _:
+                    msg = f'study {self.name}: pictures gives {picture!r}; give names and figures: ("a.svg", figure)'
+                    raise InputError(msg)
         return paths
 
     def on(self, engine: str | None) -> Study:
