@@ -110,7 +110,7 @@ class Validation:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse rows and tables that are none, which users' studies may have."""
+        """Refuse rows and tables that are none, and what JSON has no words for, which users' studies may have."""
         for key in ("summary", "parameters", "left_out"):
             if not isinstance(getattr(self, key), Mapping):
                 msg = f"the study {self.study} has the {key} {getattr(self, key)!r}; it should be a dict"
@@ -119,6 +119,11 @@ class Validation:
             if not isinstance(row, ValidationRow):
                 msg = f"the study {self.study} has the row {row!r}; it should be a ValidationRow"
                 raise TypeError(msg)
+        try:
+            self.to_json()
+        except (TypeError, ValueError) as error:
+            msg = f"the study {self.study}: {error}; give finite numbers and text"
+            raise type(error)(msg) from error
 
     def sources(self) -> dict[str, None]:
         """List the sources of the measured figures, each once, in the order in which they are met."""
@@ -135,13 +140,7 @@ class Validation:
         }
 
     def to_json(self) -> str:
-        """All of it as JSON text, the same on every run.
-
-        Raises
-        ------
-        ValueError
-            If a figure of `summary` or `parameters` is not finite: JSON has no word for it.
-        """
+        """All of it as JSON text, the same on every run."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False, default=_plain)
 
 

@@ -172,10 +172,10 @@ def first_apart(wires: Wires, hosts: int, per_host: int) -> int:
     host, gate = wires.source[own] // per_host, wires.target[own]
     nodes, reached, count = len(wires.nodes), np.zeros(hosts, bool), 0
     distances, scratch = np.empty(nodes, np.int32), (np.empty(nodes, np.int64), np.zeros(nodes, np.uint8))
+    one = np.ones(len(wires.target), np.int32)
     reached[0] = True
     while count < int(reached.sum()):
         count = int(reached.sum())
-        one = np.ones(len(wires.target), np.int32)
         distances_to(wires.first, wires.target, one, np.unique(gate[reached[host]]), distances, *scratch)
         reached[host[distances[gate] >= 0]] = True
     return NONE if reached.all() else int(np.argmin(reached))

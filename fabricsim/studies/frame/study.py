@@ -89,20 +89,13 @@ class Study:
         Raises
         ------
         InputError
-            If the study has no intervals, or finds what JSON has no words for.
+            If the study has no intervals, or one of a user gives something else.
         """
         if not uncertainty:
-            found = extensions.answer(self.compare, Validation, progress)
-        elif self.uncertain is None:
+            return extensions.answer(self.compare, Validation, progress)
+        if self.uncertain is None:
             raise _without_intervals(self.name)
-        else:
-            found = extensions.answer(self.uncertain, Validation, uncertainty, progress)
-        try:
-            found.to_json()
-        except (TypeError, ValueError) as error:
-            msg = f"study {self.name}: {error}; give finite numbers and text"
-            raise InputError(msg) from error
-        return found
+        return extensions.answer(self.uncertain, Validation, uncertainty, progress)
 
     def draw(self, found: Validation, folder: Path) -> list[Path]:
         """Draw what was found into a folder; returns the files written.
