@@ -309,8 +309,11 @@ def test_dense_steps_are_met() -> None:
 
 
 @pytest.mark.slow
-def test_all_to_alls_beside_kernels_save_what_they_do_on_h100() -> None:
-    """Qwen3 30B in BF16 on 16 H100 (NVIDIA-NeMo/Megatron-Bridge@6608201, skills/mbridge-perf-moe-comm-overlap)."""
+def test_all_to_alls_beside_kernels_leave_what_the_host_takes_on_h100() -> None:
+    """Qwen3 30B in BF16 on 16 H100 (NVIDIA-NeMo/Megatron-Bridge@6608201, skills/mbridge-perf-moe-comm-overlap).
+
+    Tokens were ordered by operations of PyTorch there (``moe_permute_fusion=false``), which is not counted here.
+    """
     shape = {"gpu": "h100", "gpus": 16, "model": "qwen3-30b-a3b", "precision": "bf16", "sequence": 4096, "layers": 0}
     degrees = {"tensor": 1, "context": 1, "pipeline": 1, "chunks": 1, "expert": 16, "shards": 0}
     record = {"run": "26.04", **shape, **degrees, "micro_batch": 1, "global_batch": 1024, "line": ""}
@@ -324,7 +327,7 @@ def test_all_to_alls_beside_kernels_save_what_they_do_on_h100() -> None:
 
     assert times["recorded"] == pytest.approx(times["plain"], rel=0.02)  # measured 42.0 and 41.3 s
     assert times["plain"] == pytest.approx(41.25, rel=0.22)
-    assert times["plain"] - times["beside"] == pytest.approx(41.25 - 31.31, rel=0.3)
+    assert times["beside"] == pytest.approx(31.31, rel=0.05)
 
 
 @pytest.mark.slow

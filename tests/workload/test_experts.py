@@ -159,7 +159,7 @@ def test_fused_experts_leave_out_what_lies_between_their_products() -> None:
     assert fused.stored == apart.stored
 
 
-def test_all_to_alls_of_another_micro_batch_go_on_beside_both_halves() -> None:
+def test_all_to_alls_of_another_micro_batch_go_on_beside_both_halves(gpu: Gpu) -> None:
     job = job_of("grouped", expert_overlap=True)
     work, plain = layer(job), layer(job_of("grouped"))
 
@@ -169,7 +169,13 @@ def test_all_to_alls_of_another_micro_batch_go_on_beside_both_halves() -> None:
         assert [item.size for item in ours if isinstance(item, Exchange)] == [
             item.size for item in theirs if isinstance(item, Exchange)
         ]
-        assert kernels(ours) == kernels(theirs)
+        nodes = [item for item in kernels(ours) if not item.kernels]
+        assert [item for item in kernels(ours) if item.kernels] == kernels(theirs)
+        assert sum(host_time(item, job) for item in nodes) == pytest.approx(4 * 4.3 * job.kernel_launch)
+        assert all(roofline_time(item, job.precision, gpu) == 0 for item in nodes)
+    assert kernels(layer(job_of("grouped", expert_overlap=True, launch="graph")).forward) == kernels(
+        layer(job_of("grouped", launch="graph")).forward
+    )
 
 
 def test_kernels_slow_by_the_bytes_of_all_to_alls_beside_them(gpu: Gpu) -> None:

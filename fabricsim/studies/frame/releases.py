@@ -7,8 +7,8 @@ them (``cutedsl_fused_grouped_mlp``) and whether all-to-alls run beside products
 requests say since when: #3983 (DeepSeek-V3 on GB300) and #4249 (Qwen3 on racks) for 26.06, #4498 and #4606 (B300 and
 B200) for 26.06.01, #5168 (Kimi K2) for 26.08, #3490 and #3549 (Qwen3 and DeepSeek-V3 on B300) for 26.04.01. Overlap
 without a graph of the whole iteration took Qwen3 30B on 16 H100 from 41.3 to 31.3 s (skills/mbridge-perf-moe-comm-
-overlap of 6608201), where DeepSeek-V3 had it in 25.09 (``a2a_1f1b`` of 27dfb3d). U: that of Qwen3 on B200 and, up to
-26.02.01, on B300 is left out: what it takes of the host made B200 slower (#1760).
+overlap of 6608201), where DeepSeek-V3 had it in 25.09 (``a2a_1f1b`` of 27dfb3d). Qwen3 235B on B300 has it until #2669
+(26.04). U: on B200 none of these releases has, whose recipe lost it in December 2025 (#1760).
 
 ``src/megatron/bridge/perf_recipes`` of 2026 says what else is in 8 bits with these graphs: attention
 (``fp8_dot_product_attention``, qwen/common.py, deepseek/gb300/deepseek_v3.py, gpt_oss/common.py) and logits
@@ -71,6 +71,8 @@ _RECIPES = (
     ("qwen3-30b-a3b", "h100", "26.04", _FLEX),
     ("qwen3-235b-a22b", "gb300 gb200", "25.11", (*_ALL, *_FLEX)),
     ("qwen3-235b-a22b", "h100", "25.11", _OVERLAP),
+    ("qwen3-235b-a22b", "b300", "25.11", _OVERLAP),
+    ("qwen3-235b-a22b", "b300", "26.04", ()),
     ("qwen3-235b-a22b", "b300", "26.04.01", _FLEX),
     ("deepseek-v3", "h100", "25.09", (*_FLEX, *_OVERLAP)),
     ("deepseek-v3", "gb300", "25.11", (*_ALL, *_FLEX)),
