@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from dataclasses import dataclass
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from fabricsim.engine.flow.outages import Timer
+from fabricsim.engine.in_force import BY_HAND, InForce
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER
 from fabricsim.scenario.suggest import some_of
@@ -52,12 +52,16 @@ class FabricEvent:
 
     `time`: ps.
     `value`: the new rate, bytes/s, or bit error rate; NaN: that of the scenario.
+    `failure`: number of that which begins or ends.
+    `end`: when it is known to end, ps; NEVER: it is not.
     """
 
     time: int
     target: FabricPart
     what: What
     value: float = np.nan
+    failure: int = BY_HAND
+    end: int = NEVER
 
 
 class Outage(NamedTuple):
@@ -75,7 +79,7 @@ class Failures:
     `scenario`: its failures and seed.
     `since`: wires that are down, and since when, ps.
     `withdrawn`: wires that routing avoids.
-    `gone`: endpoints that are down.
+    `gone`: endpoints that are down, and with what.
     `intact`: whether nothing is down, and nothing will happen.
     `outages`: all so far.
     """
@@ -84,14 +88,14 @@ class Failures:
         self._world, self._wiring, self.platform = world, wiring, platform
         self._heap: list[tuple[int, int, FabricEvent]] = []
         self._order = count()
-        self._down: Counter[int] = Counter()
-        self._ends: Counter[int] = Counter()  # of failures of a wire that are known to end
+        self._numbers = count()  # of the scenario's failures, each time that one comes
+        self._down: InForce[int] = InForce()  # when each failure of a wire is known to end, ps
         self._sources: dict[int, Iterator[list[FabricEvent]]] = {}
         self._again = 0
         self._lossy = scenario.engine == "flow" and any(each.bit_error_rate for each in scenario.fabric.failures)
         self.since: dict[int, int] = {}
         self.withdrawn: frozenset[int] = frozenset()
-        self.gone: dict[int, str] = {}
+        self.gone: InForce[str] = InForce()
         self.intact = True
         self._slowest: dict[int, float] = {}
         self.outages: list[Outage] = []
@@ -115,7 +119,7 @@ class Failures:
                 whole = target if values else in_both_directions(platform, target)
                 for begin, end in islice(intervals, 1):
                     self._begins[index] = min(self._begins.get(index, NEVER), begin)
-                    self._draw_from(_events(whole, chain([(begin, end)], intervals), values))
+                    self._draw_from(_events(whole, chain([(begin, end)], intervals), values, self._numbers))
         self._act_until(0)
 
     # ---- when ---------------------------------------------------------------------------------------
@@ -150,8 +154,6 @@ class Failures:
             return False
         for event in events:
             self.post(event)
-        if events[-1].what == "up":
-            self._ends.update(events[-1].target.wires)
         self._sources[id(events[-1])] = source
         return True
 
@@ -166,11 +168,8 @@ class Failures:
             self._world.world["now"] = max(int(self._world.world["now"][0]), event.time)
             self._do(event)
             source = self._sources.pop(id(event), None)
-            if source is not None:
-                if event.what == "up":
-                    self._ends.subtract(event.target.wires)
-                if self._draw_from(source):
-                    self._count_again(event)
+            if source is not None and self._draw_from(source):
+                self._count_again(event)
         self.intact = not (self._heap or self.since or self.gone)
 
     def _count_again(self, over: FabricEvent) -> None:
@@ -188,9 +187,10 @@ class Failures:
     def _do(self, event: FabricEvent) -> None:
         now, target, wires = event.time, event.target, event.target.wires
         if event.what == "down":
-            self._take_down(now, target)
+            self._take_down(event)
         elif event.what == "up":
-            self._bring_up(now, target, [wire for wire in wires if self._down[wire] == 1])
+            self.gone.end(event.failure, target.endpoints)
+            self._bring_up(now, self._down.end(event.failure, wires))
         elif event.what == "rate":
             if not np.isnan(event.value):
                 self._slowest |= {wire: min(event.value, self._slowest.get(wire, np.inf)) for wire in wires}
@@ -202,10 +202,10 @@ class Failures:
         else:
             self._converge(now, wires)
 
-    def _take_down(self, now: int, target: FabricPart) -> None:
-        new = [wire for wire in target.wires if self._down[wire] == 0]
-        self._down.update(target.wires)
-        self.gone |= dict.fromkeys(target.endpoints, target.name)
+    def _take_down(self, event: FabricEvent) -> None:
+        now, target = event.time, event.target
+        new = self._down.begin(event.failure, target.wires, event.end)
+        self.gone.begin(event.failure, target.endpoints, target.name)
         self.since |= dict.fromkeys(new, now)
         crossed = self._wiring.routes_over(new)
         for wire in new:
@@ -216,25 +216,19 @@ class Failures:
         if target.endpoints:
             self._world.end_endpoints(target.endpoints, f"{target.name} is down since {_time(now)}")
 
-    def _bring_up(self, now: int, target: FabricPart, old: list[int]) -> None:
-        """Have wires come back that no other failure keeps down."""
-        for wire in target.wires:
-            self._down[wire] = max(self._down[wire] - 1, 0)
-        for endpoint in target.endpoints:
-            self.gone.pop(endpoint, None)
-        for wire in old:
+    def _bring_up(self, now: int, wires: Sequence[int]) -> None:
+        """Have wires come back that no failure keeps down any more."""
+        for wire in wires:
             del self.since[wire]
-        self._close(old, now)
-        self._world.bring_up(old)
-        self._tell_routing(now, old)
+        self._close(wires, now)
+        self._world.bring_up(wires)
+        self._tell_routing(now, wires)
 
     def restore(self, now: int, target: FabricPart) -> None:
         """End all failures of a target that are in force; it is as fast and as faultless as built."""
         self._world.world["now"] = now
-        down = [wire for wire in in_both_directions(self.platform, target).wires if self._down[wire]]
-        for wire in down:
-            self._down[wire] = 1
-        self._bring_up(now, target._replace(wires=tuple(down)), down)
+        self.gone.clear(target.endpoints)
+        self._bring_up(now, self._down.clear(in_both_directions(self.platform, target).wires))
         self._world.set_rate(target.wires, np.nan)
         self._world.set_loss(target.wires, np.nan)
         self.intact = not (self._heap or self.since or self.gone)
@@ -310,13 +304,18 @@ class Failures:
 
     def lasting(self) -> dict[int, int]:
         """Wires of which routing knows that they are down, and nobody when they come back, with the time since when."""
-        return {wire: begin for wire, begin in self.since.items() if wire in self.withdrawn and self._ends[wire] <= 0}
+        return {
+            wire: begin
+            for wire, begin in self.since.items()
+            if wire in self.withdrawn and NEVER in self._down.of(wire).values()
+        }
 
     def require_up(self, endpoints: Iterable[int]) -> None:
         """Refuse endpoints that are down, by a `SimulationError`."""
         for endpoint in endpoints:
-            if endpoint in self.gone:
-                msg = f"{self.platform.called(endpoint)} cannot take part: {self.gone[endpoint]} is down; let it fail "
+            what = next(iter(self.gone.of(endpoint).values()), None)
+            if what is not None:
+                msg = f"{self.platform.called(endpoint)} cannot take part: {what} is down; let it fail "
                 raise SimulationError(
                     msg + "later (from, of that failure in fabric.failures), or leave that failure out"
                 )
@@ -371,15 +370,16 @@ def require_arrivals(packet: int, bit_error_rate: float, key: str) -> None:
 
 
 def _events(
-    target: FabricPart, intervals: Iterator[tuple[int, int | None]], values: dict[What, float]
+    target: FabricPart, intervals: Iterator[tuple[int, int | None]], values: dict[What, float], numbers: Iterator[int]
 ) -> Iterator[list[FabricEvent]]:
-    """Yield the events of each failure of a target, the last of which ends it, if it ends."""
+    """Yield the events of each failure of a target, the last of which ends it, if it ends; `numbers`: one for each."""
     for begin, end in intervals:
-        events = [FabricEvent(begin, target, what, value) for what, value in values.items()] or [
-            FabricEvent(begin, target, "down")
+        own = {"failure": next(numbers), "end": NEVER if end is None else end}
+        events = [FabricEvent(begin, target, what, value, **own) for what, value in values.items()] or [
+            FabricEvent(begin, target, "down", **own)
         ]
         back: list[What] = list(values) or ["up"]
-        yield events if end is None else [*events, *[FabricEvent(end, target, what) for what in back]]
+        yield events if end is None else [*events, *[FabricEvent(end, target, what, **own) for what in back]]
 
 
 def _time(ps: int) -> str:
