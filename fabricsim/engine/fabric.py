@@ -351,7 +351,10 @@ class Fabric:
         self._pump.wake()
 
     def set_rate(self, name: str, rate: float | str) -> None:
-        """Change the rate of cables from now on, bytes/s or such as ``"25Gbps"``; names and errors as of `fail`."""
+        """Change the rate of cables from now on, bytes/s or such as ``"25Gbps"``; names and errors as of `fail`.
+
+        Whatever slowed them down is over. They may be faster than built; later failures slow them down again.
+        """
         try:
             value = float(parse(rate, RATE)) if isinstance(rate, str) else float(rate)
         except ValueError as error:
@@ -366,6 +369,7 @@ class Fabric:
         """Have cables lose packets to bit errors from now on; names and errors as of `fail`.
 
         In the flow engine they carry less by the share of the packets that is lost, and nothing waits for what is.
+        Whatever had them lose packets is over; later failures have them lose more again.
         """
         if not 0 <= bit_error_rate < 1:
             msg = f"a bit error rate of {bit_error_rate}: give the share of wrong bits, such as 1e-9"

@@ -19,7 +19,7 @@ from fabricsim.transports.parameters import law_row
 from fabricsim.units import PS_PER_S, human_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from fabricsim.engine.flow.world import World
     from fabricsim.engine.wiring import Wiring
@@ -96,6 +96,8 @@ class Failures:
         self.since: dict[int, int] = {}
         self.withdrawn: frozenset[int] = frozenset()
         self.gone: InForce[str] = InForce()
+        self._rates: InForce[float] = InForce()  # of wires, bytes/s
+        self._losses: InForce[float] = InForce()  # bit error rates of wires
         self.intact = True
         self._slowest: dict[int, float] = {}
         self.outages: list[Outage] = []
@@ -192,11 +194,11 @@ class Failures:
             self.gone.end(event.failure, target.endpoints)
             self._bring_up(now, self._down.end(event.failure, wires))
         elif event.what == "rate":
-            if not np.isnan(event.value):
-                self._slowest |= {wire: min(event.value, self._slowest.get(wire, np.inf)) for wire in wires}
-            self._world.set_rate(wires, event.value)
+            _change(self._rates, event)
+            self._set_rates(wires)
         elif event.what == "loss":
-            self._world.set_loss(wires, event.value)
+            _change(self._losses, event)
+            self._set_losses(wires)
         elif event.what == "repair":
             self._world.reroute(self._wiring.repair(self.since), at_once=True)
         else:
@@ -229,9 +231,35 @@ class Failures:
         self._world.world["now"] = now
         self.gone.clear(target.endpoints)
         self._bring_up(now, self._down.clear(in_both_directions(self.platform, target).wires))
-        self._world.set_rate(target.wires, np.nan)
-        self._world.set_loss(target.wires, np.nan)
+        self._rates.clear(target.wires)
+        self._losses.clear(target.wires)
+        self._set_rates(target.wires)
+        self._set_losses(target.wires)
         self.intact = not (self._heap or self.since or self.gone)
+
+    def _set_rates(self, wires: Sequence[int]) -> None:
+        """Have wires be as slow as the slowest of what befalls them."""
+        for rate, some in _by_value(self._rate_of, wires).items():
+            if rate is not None:
+                self._slowest |= {wire: min(rate, self._slowest.get(wire, np.inf)) for wire in some}
+            self._world.set_rate(some, np.nan if rate is None else rate)
+
+    def _rate_of(self, wire: int) -> float | None:
+        """Rate of a wire, bytes/s; None: as built. Processes may make it any; failures make it no faster."""
+        rates, built = self._rates.of(wire), float(self.platform.resources.capacities[wire])
+        rate = min([rates.get(BY_HAND, built), *rates.values()])
+        return None if rate == built else rate
+
+    def _set_losses(self, wires: Sequence[int]) -> None:
+        """Have wires lose as much as the worst of what befalls them."""
+        for loss, some in _by_value(self._loss_of, wires).items():
+            self._world.set_loss(some, np.nan if loss is None else loss)
+
+    def _loss_of(self, wire: int) -> float | None:
+        """Bit error rate of a wire; None: as built. Processes may make it any; failures make it no less."""
+        losses, built = self._losses.of(wire), float(self.platform.wires.loss[wire])
+        loss = max([losses.get(BY_HAND, built), *losses.values()])
+        return None if loss == built else loss
 
     def _tell_routing(self, now: int, wires: Sequence[int]) -> None:
         """Have routing learn of wires; what is down from the beginning it knows."""
@@ -367,6 +395,25 @@ def require_arrivals(packet: int, bit_error_rate: float, key: str) -> None:
             f"so that hardly any arrives: write {most:.1e} or less, or send smaller packets (transport.mtu)"
         )
         raise SimulationError(msg)
+
+
+def _change(degrees: InForce[float], event: FabricEvent) -> None:
+    """Note that wires become as bad as an event says, or are so no more; what a process says stands for all before."""
+    wires = event.target.wires
+    if event.failure == BY_HAND:
+        degrees.clear(wires)
+    if np.isnan(event.value):
+        degrees.end(event.failure, wires)
+    else:
+        degrees.begin(event.failure, wires, event.value)
+
+
+def _by_value(value: Callable[[int], float | None], wires: Iterable[int]) -> dict[float | None, list[int]]:
+    """Group wires by a value of each."""
+    found: dict[float | None, list[int]] = {}
+    for wire in wires:
+        found.setdefault(value(wire), []).append(wire)
+    return found
 
 
 def _events(

@@ -19,8 +19,8 @@ FULL = 12.5e9  # bytes/s: 100 Gb/s, as built
 SIZE = 1_250_000  # 0.1 ms at the full rate
 
 
-def _fabric(engine: str, *failures: str, transport: str = "ideal-100g") -> Fabric:
-    given = [f"engine={engine}", "cluster.hosts=3", f"transport={transport}"]
+def _fabric(engine: str, *failures: str, more: str = "cluster.hosts=3") -> Fabric:
+    given = [f"engine={engine}", "cluster.hosts=3", "transport=ideal-100g", more]
     return Fabric(simpy.Environment(), load("ideal-16", [*given, f"fabric.failures=[{','.join(failures)}]"]))
 
 
@@ -33,7 +33,8 @@ def _run(fabric: Fabric, script: dict[float, Callable[[], object]], begin: float
             deed()
 
     fabric.env.process(process())
-    fabric.env.run(until=begin)
+    if begin > fabric.env.now:
+        fabric.env.run(until=begin)
     fabric.env.run(fabric.send(0, 1, size))
     return float(fabric.env.now)
 
@@ -70,3 +71,86 @@ def test_a_failure_without_end_is_for_good_though_another_one_ends(engine: str) 
     with pytest.raises(SimulationError, match="host0->switch0 is down for good since 0 s"):
         _run(fabric, {}, begin=2.0)
     assert fabric.env.now == pytest.approx(2.7, rel=0.02)  # timeouts of 100, 200 and 400 ms
+
+
+# ---- rates and bit errors ----------------------------------------------------------------------------
+
+
+def _rate(fabric: Fabric, at: float) -> float:
+    """Measure the rate of host0's cable while nothing else is sent, bytes/s."""
+    return SIZE / (_run(fabric, {}, begin=at) - at)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_of_overlapping_slowdowns_the_slowest_holds(engine: str) -> None:
+    slow = '{link="host0-switch0",from="1ms",until="20ms",rate="25Gbps"}'
+    fabric = _fabric(engine, slow, '{link="host0-*",from="2ms",until="3ms",rate="50Gbps"}')
+    size = 20_000_000  # 1 ms at 12.5 GB/s, then the rest at a quarter of it
+    assert _run(fabric, {}, begin=0, size=size) == pytest.approx(MS + (size - FULL * MS) / (FULL / 4), rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_slowdowns_end_one_by_one(engine: str) -> None:
+    fabric = _fabric(
+        engine,
+        '{link="host0-switch0",from="1ms",until="20ms",rate="50Gbps"}',
+        '{nic="host0/nic0",from="2ms",until="10ms",rate="25Gbps"}',
+    )
+    rates = [_rate(fabric, at) for at in (0.5 * MS, 1.2 * MS, 5 * MS, 15 * MS, 30 * MS)]
+    assert [rate / FULL for rate in rates] == pytest.approx([1, 1 / 2, 1 / 4, 1 / 2, 1], rel=0.01)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_failure_makes_no_cable_faster_than_built(engine: str) -> None:
+    fabric = _fabric(engine, '{link="host*",from="1ms",rate="400Gbps"}')
+    assert _rate(fabric, 2 * MS) == pytest.approx(FULL, rel=0.01)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_process_may_have_a_cable_faster_than_built(engine: str) -> None:
+    fabric = _fabric(engine)
+    fabric.set_rate("host?-switch0", "400Gbps")
+    assert _rate(fabric, 0) == pytest.approx(4 * FULL, rel=0.02)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_rate_that_a_process_sets_stands_for_all_before_and_no_scheduled_end_ends_it(engine: str) -> None:
+    fabric = _fabric(
+        engine,
+        '{link="host0-switch0",from="1ms",until="10ms",rate="25Gbps"}',
+        '{link="host0-switch0",from="20ms",until="30ms",rate="10Gbps"}',
+    )
+    _run(fabric, {3 * MS: lambda: fabric.set_rate("host0-switch0", "50Gbps")}, begin=2 * MS, size=1)
+    rates = [_rate(fabric, at) for at in (5 * MS, 12 * MS, 22 * MS, 32 * MS)]
+    assert [rate / FULL for rate in rates] == pytest.approx([0.5, 0.5, 0.1, 0.5], rel=0.01)
+    fabric.restore("host0-switch0")
+    assert _rate(fabric, 40 * MS) == pytest.approx(FULL, rel=0.01)
+
+
+def test_of_overlapping_bit_errors_the_most_hold() -> None:
+    fabric = _fabric(
+        "flow",
+        '{link="host0-switch0",from="1ms",until="20ms",bit_error_rate=1e-6}',
+        '{link="host0-*",from="2ms",until="10ms",bit_error_rate=4e-6}',
+        '{link="host0-*",from="3ms",until="4ms",bit_error_rate=1e-9}',
+    )
+    bits = 8 * fabric.world.packet
+    rates = [_rate(fabric, at) for at in (1.2 * MS, 3.2 * MS, 5 * MS, 15 * MS, 30 * MS)]
+    arriving = [(1 - wrong) ** bits for wrong in (1e-6, 4e-6, 4e-6, 1e-6, 0)]
+    assert [rate / FULL for rate in rates] == pytest.approx(arriving, rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", ["packet", "reference"])
+def test_links_of_packets_have_the_bit_errors_of_the_worst_failure_and_no_less_than_built(engine: str) -> None:
+    fabric = _fabric(
+        engine,
+        '{link="host0->switch0",from="1ms",until="20ms",bit_error_rate=1e-6}',
+        '{link="host0->*",from="2ms",until="10ms",bit_error_rate=1e-9}',
+        more="fabric.bit_error_rate=1e-8",
+    )
+    wire, seen = fabric.platform.wires.names.index("host0->switch0"), []
+    for at in (0.5, 1.5, 5, 15, 30):
+        fabric.env.run(until=at * MS)
+        fabric.world.act(round(at * 1e9))
+        seen.append(float(fabric.world.network.links["loss"][wire]))
+    assert seen == [1e-8, 1e-6, 1e-6, 1e-6, 1e-8]
