@@ -271,6 +271,7 @@ def test_timers_double_up_to_their_bound() -> None:
     timer = Timer(100, 400)
     fires = [100, 300, 700, 1100, 1500]
     assert [timer.expired(0, times) for times in (1, 2, 3, 4, 5)] == fires
+    assert [timer.expired(0, 2, since) for since in (0, 99, 100, 350, 700)] == [300, 300, 700, 1100, 1500]
     for time in range(1, 1500):
         assert timer.after(0, time) == min(fire for fire in fires if fire >= time)
     assert timer.after(50, 10**15) - 10**15 < 400

@@ -154,3 +154,44 @@ def test_links_of_packets_have_the_bit_errors_of_the_worst_failure_and_no_less_t
         fabric.world.act(round(at * 1e9))
         seen.append(float(fabric.world.network.links["loss"][wire]))
     assert seen == [1e-8, 1e-6, 1e-6, 1e-6, 1e-8]
+
+
+# ---- timers of what stands still -------------------------------------------------------------------
+
+TIMEOUTS = [0.1, 0.3, 0.7, 1.5, 2.5, 3.5, 4.5, 5.5]  # s: 100 ms, doubling up to a second
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+@pytest.mark.parametrize("until", [1.2, 2.0, 5.0])
+def test_a_timer_runs_on_while_routing_finds_no_way_that_is_up(engine: str, until: float) -> None:
+    leaves = 'fabric={topology="leaf-spine",hosts_per_leaf=1,spines=2}'
+    fabric = _fabric(engine, f'{{link="leaf0-spine*",from="500us",until="{until}s"}}', more=leaves)
+    size = 20_000_000
+    timeout = 0.5 * MS + next(time for time in TIMEOUTS if time > until)
+    rest = size / FULL - 0.5 * MS
+    assert _run(fabric, {}, begin=0, size=size) == pytest.approx(timeout + rest, abs=0.1 * MS)
+
+
+@pytest.mark.parametrize("engine", ["flow", "packet"])
+def test_a_timer_runs_on_when_something_else_befalls_the_way(engine: str) -> None:
+    fabric = _fabric(
+        engine,
+        '{link="host0-switch0",from="500us",until="2s"}',
+        '{link="switch0->host1",from="1.2s",until="1.3s",rate="50Gbps"}',
+    )
+    size = 20_000_000
+    expected = 0.5 * MS + 2.5 + size / FULL - 0.5 * MS
+    assert _run(fabric, {}, begin=0, size=size) == pytest.approx(expected, abs=0.1 * MS)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_senders_on_slow_cables_send_on_for_longer(engine: str) -> None:
+    fabric = _fabric(
+        engine,
+        '{link="host0-switch0",from="1ms",until="20ms",rate="25Gbps"}',
+        '{link="host0-switch0",from="2ms",until="3ms"}',
+    )
+    size = 20_000_000  # in the millisecond for which the cable is down, less is lost than is left
+    left = size - FULL * MS - FULL / 4 * MS
+    assert FULL / 4 * MS < left < FULL * MS
+    assert _run(fabric, {}, begin=0, size=size) == pytest.approx(3 * MS + left / (FULL / 4), rel=1e-3)

@@ -84,9 +84,12 @@ class Timer(NamedTuple):
                 begin += max(-(-(time - begin) // timeout) - 1, 0) * timeout
         return begin + timeout
 
-    def expired(self, begin: int, times: int) -> int:
-        """When it has gone off that many times."""
-        return begin + sum(min(self.first << turn, self.longest) for turn in range(times))
+    def expired(self, begin: int, times: int, since: int = 0) -> int:
+        """When it has gone off that many times after `since`, if it began to run at `begin`."""
+        time = max(begin, since)
+        for _ in range(times):
+            time = self.after(begin, time + 1)
+        return time
 
 
 class Outages(State):
@@ -105,6 +108,7 @@ class Outages(State):
         self._built = np.array(capacities, np.float64)
         self._rates, self._arriving = self._built.copy(), np.ones(len(capacities))
         self._resumes: list[tuple[int, int, int]] = []  # time, flow, when it was started
+        self._stood: dict[int, tuple[int, int]] = {}  # of flows: when they were started, and came to a stand
         self._failed: list[Failed] = []
         self._look = 0
 
@@ -161,9 +165,11 @@ class Outages(State):
     def _set_capacities(self, wires: Iterable[int]) -> None:
         down = self.failures.since if self.failures is not None else {}
         wires = list(wires)
+        flows = self._crossing(wires)
+        self._keep_timers(flows)
         for wire in wires:
             set_capacity(self, wire, 0.0 if wire in down else self._rates[wire] * self._arriving[wire])
-        for flow in self._crossing(wires).tolist():
+        for flow in flows.tolist():
             begin_again(self, flow)
         settle(self)
 
@@ -175,6 +181,7 @@ class Outages(State):
         """
         flows = self.flows
         some = np.flatnonzero((flows["owner"] != NONE) & (flows["legs"] > 0) & np.isin(flows["route"], list(routes)))
+        self._keep_timers(some)
         later = np.zeros(0, np.int64) if at_once else self._standing(some)
         self._go_on_later(later)
         for flow in np.setdiff1d(some, later).tolist():
@@ -185,12 +192,20 @@ class Outages(State):
     def _go_on_later(self, flows: NDArray[np.int64]) -> None:
         """Have flows go on with the next timeout, or now if their senders have sent on: then packets tell of a gap."""
         now = int(self.world["now"][0])
+        self._keep_timers(flows)
         for flow in flows.tolist():
-            row = self.flows[flow]
-            sent = (now - row.updated) / PS_PER_S * self.routes["peak"][row.route]
-            time = now if sent < min(row.remaining, self.window) else self.timer.after(int(row.updated), now)
+            row, since = self.flows[flow], self._stands_since(flow)
+            sent = (now - since) / PS_PER_S * self._rate_of_way(int(row.route))
+            time = now if sent < min(row.remaining, self.window) else self.timer.after(since, now)
             park(self, flow)
             heapq.heappush(self._resumes, (time, flow, int(row.started)))
+
+    def _rate_of_way(self, route: int) -> float:
+        """Payload rate at which a route's sender sends alone at present, bytes/s, though what is down loses it all."""
+        row = self.routes[route]
+        hops = self.hops[row.first_hop : row.first_hop + row.hops]
+        resources = hops["resource"]
+        return float((self._rates[resources] * self._arriving[resources] / hops["cost"]).min())
 
     # ---- what stands still ------------------------------------------------------------------------------
 
@@ -210,14 +225,31 @@ class Outages(State):
         standing: NDArray[np.int64] = flows[self.flows["rate"][flows] == 0]
         return standing
 
+    def _stands_since(self, flow: int) -> int:
+        """When a flow that stands still came to a stand, ps: its timer runs since then, whichever ways it tries."""
+        row = self.flows[flow]
+        started, since = self._stood.get(flow, (NONE, NONE))
+        return since if started == row.started else int(row.updated)
+
+    def _keep_timers(self, flows: NDArray[np.int64]) -> None:
+        """Remember since when flows stand still, before they are brought up to now; those that move have no timer."""
+        for flow in flows.tolist():
+            if self.flows["rate"][flow] == 0:
+                self._stood[flow] = int(self.flows["started"][flow]), self._stands_since(flow)
+            else:
+                self._stood.pop(flow, None)
+
     def _give_up_cut(self, now: int) -> None:
         """Give up what has stood still on wires that are down for good until its sender has timed out often enough."""
         failures = self.failures
-        lasting = [] if failures is None else [*failures.lasting()]
+        lasting = {} if failures is None else failures.lasting()
+        since: dict[int, int] = {}
+        for wire, begin in lasting.items():
+            since = dict.fromkeys(self._crossing([wire]).tolist(), begin) | since
         cut = [
             flow
-            for flow in self._crossing(lasting).tolist()
-            if self.timer.expired(int(self.flows["updated"][flow]), GIVEN_UP_AFTER) <= now
+            for flow, begin in sorted(since.items())
+            if self.timer.expired(self._stands_since(flow), GIVEN_UP_AFTER, begin) <= now
         ]
         if failures is None or not cut:
             return
