@@ -13,6 +13,7 @@ from fabricsim.engine.flow.outages import Timer
 from fabricsim.engine.in_force import BY_HAND, InForce
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER
+from fabricsim.results.columns import FAILURES
 from fabricsim.scenario.suggest import some_of
 from fabricsim.topology.targets import FabricPart, find, in_both_directions
 from fabricsim.transports.parameters import law_row
@@ -20,6 +21,8 @@ from fabricsim.units import PS_PER_S, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from fabricsim.engine.flow.world import World
     from fabricsim.engine.wiring import Wiring
@@ -73,6 +76,16 @@ class Outage(NamedTuple):
     routes: frozenset[int]
 
 
+class _Drawn(NamedTuple):
+    """A failure: which of the scenario, its wires, beginning and end (NEVER: none), ps, and rate, B/s; 0 if down."""
+
+    failure: int
+    wires: tuple[int, ...]
+    begin: int
+    end: int
+    rate: float
+
+
 class Failures:
     """The events of a fabric in order of time, and which of its parts are down.
 
@@ -90,7 +103,7 @@ class Failures:
         self._order = count()
         self._numbers = count()  # of the scenario's failures, each time that one comes
         self._down: InForce[int] = InForce()  # when each failure of a wire is known to end, ps
-        self._sources: dict[int, Iterator[list[FabricEvent]]] = {}
+        self._sources: dict[int, tuple[int, Iterator[list[FabricEvent]]]] = {}
         self._again = 0
         self._lossy = scenario.engine == "flow" and any(each.bit_error_rate for each in scenario.fabric.failures)
         self.since: dict[int, int] = {}
@@ -99,7 +112,7 @@ class Failures:
         self._rates: InForce[float] = InForce()  # of wires, bytes/s
         self._losses: InForce[float] = InForce()  # bit error rates of wires
         self.intact = True
-        self._slowest: dict[int, float] = {}
+        self._drawn: list[_Drawn] = []
         self.outages: list[Outage] = []
         self._begins: dict[int, int] = {}  # when the first of each of the scenario's failures begins
         self._open: dict[int, list[int]] = {}  # outages of each wire that have not ended, by their place
@@ -121,7 +134,7 @@ class Failures:
                 whole = target if values else in_both_directions(platform, target)
                 for begin, end in islice(intervals, 1):
                     self._begins[index] = min(self._begins.get(index, NEVER), begin)
-                    self._draw_from(_events(whole, chain([(begin, end)], intervals), values, self._numbers))
+                    self._draw_from(index, _events(whole, chain([(begin, end)], intervals), values, self._numbers))
         self._act_until(0)
 
     # ---- when ---------------------------------------------------------------------------------------
@@ -146,9 +159,10 @@ class Failures:
         self.intact = False
         heapq.heappush(self._heap, (event.time, next(self._order), event))
 
-    def _draw_from(self, source: Iterator[list[FabricEvent]]) -> bool:
+    def _draw_from(self, index: int, source: Iterator[list[FabricEvent]]) -> bool:
         """Post the events of a source's next failure; what follows that is asked for when the last of them is over.
 
+        `index`: of the scenario's failure that it is the source of.
         Returns: whether there is one.
         """
         events = next(source, None)
@@ -156,7 +170,11 @@ class Failures:
             return False
         for event in events:
             self.post(event)
-        self._sources[id(events[-1])] = source
+        self._sources[id(events[-1])] = index, source
+        first = events[0]
+        if first.what in {"down", "rate"}:
+            rate = 0.0 if first.what == "down" else first.value
+            self._drawn.append(_Drawn(index, first.target.wires, first.time, first.end, rate))
         return True
 
     def act(self, now: int) -> None:
@@ -170,7 +188,7 @@ class Failures:
             self._world.world["now"] = max(int(self._world.world["now"][0]), event.time)
             self._do(event)
             source = self._sources.pop(id(event), None)
-            if source is not None and self._draw_from(source):
+            if source is not None and self._draw_from(*source):
                 self._count_again(event)
         self.intact = not (self._heap or self.since or self.gone)
 
@@ -240,8 +258,6 @@ class Failures:
     def _set_rates(self, wires: Sequence[int]) -> None:
         """Have wires be as slow as the slowest of what befalls them."""
         for rate, some in _by_value(self._rate_of, wires).items():
-            if rate is not None:
-                self._slowest |= {wire: min(rate, self._slowest.get(wire, np.inf)) for wire in some}
             self._world.set_rate(some, np.nan if rate is None else rate)
 
     def _rate_of(self, wire: int) -> float | None:
@@ -314,10 +330,20 @@ class Failures:
             f"message is sent again after a retransmission timeout, {again}; {ruled} is the longer wait"
         )
 
-    def least_capacities(self) -> list[float]:
-        """Give the least capacity that each resource has had; what was down counts as built."""
-        built = self.platform.resources.capacities
-        return [min(capacity, self._slowest.get(number, np.inf)) for number, capacity in enumerate(built)]
+    def records(self, end: int) -> NDArray[np.void]:
+        """List what the scenario's failures did to wires until `end` (ps), as `FAILURES` records.
+
+        A wire that is to be no slower than as built is left out.
+        """
+        built = self.platform.wires.rate.tolist()
+        rows = [
+            (failure, wire, begin, min(until, end), rate / built[wire])
+            for failure, wires, begin, until, rate in self._drawn
+            if begin < end
+            for wire in wires
+            if rate < built[wire]
+        ]
+        return np.array(rows, FAILURES.record)
 
     def ends_of(self, routes: Iterable[int]) -> list[tuple[int, int]]:
         """Source and target of some routes."""

@@ -9,6 +9,7 @@ import numpy as np
 from fabricsim.engine.carried import carried
 from fabricsim.records.program import NONE
 from fabricsim.results.result import Limits, Rest
+from fabricsim.results.slowed import rates_left
 from fabricsim.units import PS_PER_S, seconds
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.fabric import Fabric
+    from fabricsim.results.slowed import RateLeft
     from fabricsim.workload.program import Program
 
     Demands = dict[int, dict[int, float]]
@@ -47,7 +49,8 @@ def limits(fabric: Fabric, program: Program, replay: Replay, *, beside: bool = F
 
     What a call puts on a resource is known (`Wiring.load`), and is taken to come evenly while the call runs. The
     resource that limits a communicator is the one that its calls, and all others that cross it then, use most. What
-    resources carried of other traffic, if there was any `beside`, is taken to have come evenly over the run.
+    resources carried of other traffic, if there was any `beside`, is taken to have come evenly over the run. A wire
+    that failures slowed down may limit some calls of a communicator, and others not.
     """
     kinds = program.calls.kinds
     communicators = fabric.communicators(kinds)
@@ -62,16 +65,18 @@ def limits(fabric: Fabric, program: Program, replay: Replay, *, beside: bool = F
     limit, used = np.full(len(of), NONE, np.int64), np.zeros(len(of))
     rest = np.full(len(of), Rest.LATENCY, np.int64)
     rates = _rates_beside(fabric, calls, demands, replay.end) if beside else {}
-    capacities = fabric.failures.least_capacities()
+    capacities, left = fabric.platform.resources.capacities, rates_left(fabric.failures.records(replay.end))
     narrowest = _narrowest(calls, demands, capacities, rates)
-    for resource in sorted(set(narrowest.values())):
-        share = _shares(calls, demands, resource, capacities[resource])
-        if resource in rates:
-            share = np.minimum(share + rates[resource] / capacities[resource], 1)
-        for communicator in [index for index, found in narrowest.items() if found == resource]:
-            own = calls.communicator == communicator
-            limit[own], used[own] = resource, share[own]
-            rest[own] = _rest(fabric, communicator, demands[communicator], calls)
+    for communicator in narrowest:
+        rest[calls.communicator == communicator] = _rest(fabric, communicator, demands[communicator], calls)
+    for resource in sorted({*narrowest.values(), *(left.keys() & set().union(*demands.values()))}):
+        share = _shares(calls, demands, resource, capacities[resource], left.get(resource))
+        share += rates.get(resource, 0.0) / capacities[resource]
+        for communicator, found in narrowest.items():
+            if resource == found or (resource in left and demands[communicator].get(resource, 0) > 0):
+                more = (calls.communicator == communicator) & ((limit == NONE) | (share > used))
+                limit[more], used[more] = resource, share[more]
+    used = np.minimum(used, 1)
     failed, held = _failed(fabric, calls, demands)
     failed[held < _HELD * (1 - used) * (calls.end - calls.start)] = NONE
     rest[failed != NONE] = Rest.FAILURE
@@ -139,8 +144,13 @@ def _union(calls: _Calls, communicators: tuple[int, ...]) -> int:
     return int(np.maximum(end - np.maximum(start, before), 0).sum())
 
 
-def _shares(calls: _Calls, demands: Demands, resource: int, capacity: float) -> NDArray[np.float64]:
-    """Mean use of a resource during each call, at most 1, shape ``(n_calls,)``."""
+def _shares(
+    calls: _Calls, demands: Demands, resource: int, capacity: float, left: RateLeft | None
+) -> NDArray[np.float64]:
+    """Mean use of a resource during each call, shape ``(n_calls,)``; above 1 by what comes at another time.
+
+    `capacity`: as built; `left`: what failures left of it, None if all.
+    """
     own = calls.crossing(index for index, demand in demands.items() if demand.get(resource, 0) > 0)
     units = np.array([demands[index].get(resource, 0.0) for index in calls.communicator[own].tolist()])
     rate = units * calls.bytes[own] / (calls.end - calls.start)[own]
@@ -149,8 +159,8 @@ def _shares(calls: _Calls, demands: Demands, resource: int, capacity: float) -> 
     carried = np.concatenate([[0.0], np.cumsum(np.cumsum(steps)[:-1] * np.diff(times))])  # up to each time
     share = np.zeros(len(calls.start))
     begin, end = place[: len(own)], place[len(own) :]
-    ps = 1e-12 * capacity * (calls.end - calls.start)[own]
-    share[own] = np.clip((carried[end] - carried[begin]) / ps, 0, 1)
+    took = (calls.end - calls.start)[own] if left is None else left.worth(calls.start[own], calls.end[own])
+    share[own] = np.maximum((carried[end] - carried[begin]) / (1e-12 * capacity * took), 0)
     return share
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from fabricsim.engine.carried import carried
 from fabricsim.engine.limits import limits
 from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Series
+from fabricsim.results.slowed import rates_left
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.fabric import Fabric
+    from fabricsim.engine.packet.world import PacketWorld
     from fabricsim.workload.program import Program
 
 
@@ -34,10 +37,21 @@ def call_records(fabric: Fabric, program: Program, replay: Replay, *, beside: bo
     return CallRecords(tuple(numbers), kind, start, end, limits(fabric, program, replay, beside=beside))
 
 
+def mean_capacities(fabric: Fabric, begin: int, end: int) -> list[float]:
+    """Give the capacity of each resource in the mean of a time (ps), which failures make less than that as built."""
+    capacities = [*fabric.platform.resources.capacities]
+    for wire, left in rates_left(fabric.failures.records(end)).items():
+        capacities[wire] *= left.mean(begin, end)
+    return capacities
+
+
 def link_records(
-    fabric: Fabric, program: Program, others: Mapping[int, set[str]] | None = None
+    fabric: Fabric, program: Program, end: int, others: Mapping[int, set[str]] | None = None
 ) -> tuple[LinkRecord, ...]:
-    """Record every resource of the fabric that none stands for, with the kinds of calls and `others` that cross it."""
+    """Record every resource of the fabric that none stands for, with the kinds of calls and `others` that cross it.
+
+    `end`: of the run, ps.
+    """
     crossing = {resource: set(names) for resource, names in (others or {}).items()}
     kinds = program.calls.kinds
     for call, communicator in zip(kinds, fabric.communicators(kinds), strict=True):
@@ -47,11 +61,12 @@ def link_records(
     load, payload = carried(fabric.parts, int(fabric.world.world["now"][0]) if others else None)
     folding = fabric.wiring.folding
     copies = [1] * len(resources.names) if folding is None else folding.copies.tolist()
+    capacities = mean_capacities(fabric, 0, end)
     return tuple(
         LinkRecord(
             name=name,
             kind=resources.kinds[index],
-            capacity=resources.capacities[index],
+            capacity=capacities[index],
             load=float(load[index]),
             payload=float(payload[index]),
             calls=tuple(sorted(crossing.get(index, ()))),
@@ -64,17 +79,20 @@ def link_records(
 
 def rate_series(fabric: Fabric, end: int) -> Series:
     """Take the payload rates of the recorded wires from zero to `end` (ps)."""
+    names = fabric.platform.resources.names
+    left = {names[wire]: left for wire, left in rates_left(fabric.failures.records(end)).items()}
     if fabric.recorder is not None:
-        return fabric.recorder.series(end)
+        built = cast("PacketWorld", fabric.world).as_built["ps_per_byte"]
+        return replace(fabric.recorder.series(end, built), left=left)
     width = int(fabric.world.world[0]["bin"])
     bins = max(1, -(-end // width))
-    names = fabric.platform.resources.names
     capacity = [fabric.platform.resources.capacities[tap] / fabric.model.costs.wire for tap in fabric.taps]
     return Series(
         interval=width,
         names=tuple(names[tap] for tap in fabric.taps),
         rate=fabric.world.series["bytes"][:, :bins] / (width / PS_PER_S),
         capacity=np.array(capacity),
+        left=left,
     )
 
 

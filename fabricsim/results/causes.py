@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -58,7 +57,10 @@ class Cause(TypedDict):
 
 
 class _Part(NamedTuple):
-    """Time (ps) that a piece of the path spends on a cause; ``limit`` is the link of the result, NONE without."""
+    """Time (ps) that a piece of the path spends on a cause; ``limit`` is the link of the result, NONE without.
+
+    ``call`` is the call that it is a part of, NONE without.
+    """
 
     cause: str
     of: str
@@ -66,6 +68,7 @@ class _Part(NamedTuple):
     rank: int
     time: float
     timer: str = ""
+    call: int = NONE
 
 
 def causes(result: RunRecord) -> list[Cause]:
@@ -124,8 +127,8 @@ def _of_call(result: RunRecord, call: int, stretch: Stretch, limits: Iterable[li
     kind = result.calls.kinds[result.calls.kind[call]]
     of, time = f"{kind.dimension} {kind.collective}", stretch.end - stretch.begin
     if limit != NONE:
-        yield _Part(result.links[limit].kind, of, limit, stretch.rank, used * time)
-    yield _Part(_RESTS[Rest(rest)], of, failed, stretch.rank, (1 - used) * time)
+        yield _Part(result.links[limit].kind, of, limit, stretch.rank, used * time, call=call)
+    yield _Part(_RESTS[Rest(rest)], of, failed, stretch.rank, (1 - used) * time, call=call)
 
 
 class _Waits:
@@ -189,8 +192,7 @@ def _detail(result: RunRecord, cause: str, parts: list[_Part], limit: int) -> st
     if cause == "compute":
         return ", ".join(text for text in (_straggler(result, _most(parts)), _timer(parts)) if text)
     if limit != NONE and cause != _RESTS[Rest.FAILURE]:
-        of_limit = _slower(result, limit), _failed(result, limit), _unevenness(result, limit)
-        said = _sharing(result, parts[0].of, limit), *of_limit
+        said = _sharing(result, parts[0].of, limit), *_of_limit(result, parts, limit)
         return ", ".join(text for text in said if text)
     if result.packets is None or cause not in NETWORK or cause == Rest.LATENCY.name.lower():
         return ""
@@ -247,26 +249,36 @@ def _slower(result: RunRecord, limit: int) -> str:
     return f"it runs at {_gbps(link)}, its tier at up to {_gbps(fastest)}" if slow else ""
 
 
-def _failed(result: RunRecord, limit: int) -> str:
-    """Say what fails in the scenario so that a wire or PCIe slot is slow, or has more to carry."""
-    link = result.links[limit]
-    told = []
-    for failure in result.resolved.get("fabric", {}).get("failures", ()):
-        what = next((key for key in ("link", "switch", "nic", "host") if isinstance(failure.get(key), str)), None)
-        if what is None or link.kind not in {"wire", "PCIe"}:
-            continue
-        if not failure.get("rate"):
-            told += [f"{failure[what]} is down"] if what == "nic" and "bit_error_rate" not in failure else []
-        elif _at(failure[what], what, link.name):
-            told.append(f"{failure[what]} is degraded to {failure['rate']}")
-    return ", ".join(told)
+def _of_limit(result: RunRecord, parts: list[_Part], limit: int) -> Iterable[str]:
+    """Say why a resource is slow or has much to carry; of one that failures slowed down, only these."""
+    failed = _failed(result, parts, limit)
+    if limit in result.failures["link"][result.failures["share"] > 0]:
+        return (failed,)
+    return _slower(result, limit), failed, _unevenness(result, limit)
 
 
-def _at(pattern: str, what: str, name: str) -> bool:
-    """Whether a failure of a part meets a wire."""
-    source, _, target = name.partition("->")
-    names = [name, f"{source}-{target}", f"{target}-{source}"] if what == "link" else [source, target]
-    return any(fnmatchcase(each, pattern) for each in names)
+def _failed(result: RunRecord, parts: list[_Part], limit: int) -> str:
+    """Say what failed during calls so that wires that limit them were slow, or wires and PCIe slots had more to carry.
+
+    A NIC that is down gives its load to others, whichever these are.
+    """
+    scenario = result.resolved.get("fabric", {}).get("failures", ())
+    nics = [index for index, failure in enumerate(scenario) if failure.get("nic")]
+    slow = (result.failures["share"] > 0) & np.isin(result.failures["link"], [part.limit for part in parts])
+    down = (result.failures["share"] == 0) & np.isin(result.failures["failure"], nics)
+    some = result.failures[slow | down]
+    if result.links[limit].kind not in {"wire", "PCIe"} or not len(some):
+        return ""
+    found = np.zeros(len(some), bool)
+    for call, limiting in {(part.call, part.limit) for part in parts}:
+        meanwhile = (some["start"] < result.calls.end[call]) & (some["end"] > result.calls.start[call])
+        found |= meanwhile & ((some["share"] == 0) | (some["link"] == limiting))
+    return ", ".join(_said(scenario[index]) for index in np.unique(some["failure"][found]).tolist())
+
+
+def _said(failure: dict[str, str]) -> str:
+    name = next((failure[key] for key in ("link", "switch", "nic", "host") if failure.get(key)), "")
+    return f"{name} is degraded to {failure['rate']}" if failure.get("rate") else f"{name} is down"
 
 
 def _gbps(link: LinkRecord) -> str:

@@ -177,6 +177,19 @@ WIRES = ColumnGroup(
 )
 """The columns of `fabricsim.results.packets.WIRE`; there in packet runs."""
 
+FAILURES = ColumnGroup(
+    "failures",
+    Column("part", "i8", "1", "index of the failed part"),
+    (
+        Column("failure", "i4", "1", "index into fabric.failures of the scenario"),
+        Column("link", "i4", "1", "index of the link"),
+        Column("start", "i8", "ps", "when it began"),
+        Column("end", "i8", "ps", "when it ended, or the run did"),
+        Column("share", "f8", "1", "share of the rate as built that was left, 0 if the link was down"),
+    ),
+)
+"""What failures of the scenario did to links; there if one slowed a link down or took it down while the run lasted."""
+
 STEPS = ColumnGroup(
     "steps",
     Column("step", "i8", "1", "index of the step of a rank"),

@@ -13,9 +13,12 @@ from fabricsim.results.capture import Capture, CapturedTransfer, StepTime
 from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.pairs import Pairs
 from fabricsim.results.result import CallRecord, CallRecords, JobRecord, LinkRecord, Rest, RunRecord, Series
+from fabricsim.results.slowed import none_failed, rates_left
 from fabricsim.results.throughput import IterationWork
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fabricsim.results.hdf5_reader import ResultFile
@@ -47,16 +50,18 @@ def read_result(reader: ResultFile) -> RunRecord:
     if ranks is not None:
         reader.require(int(ops["rank"].max(initial=-1)) < ranks, f"group ops names ranks beyond the {ranks} there are")
         _require_few_ranks(reader, 0, max(ranks, int(ops["rank"].max(initial=-1)) + 1), len(timers))
+    about = read_about(reader)
+    failures = read_failures(reader, links, about["resolved"])
     slowdowns = reader.numbers(columns.FLOWS.group, columns.FLOWS.columns[0], (SLOWDOWN_BINS,))
     reader.require(bool(np.all(slowdowns >= 0)), "group flows counts less than no messages")
     return RunRecord(
-        **read_about(reader),
+        **about,
         ops=ops,
         spans=spans,
         timers=timers,
         calls=calls,
         links=links,
-        series=read_series(reader),
+        series=read_series(reader, links, failures),
         slowdowns=slowdowns,
         iteration=reader.integer_attribute("iteration_ps"),
         wall_seconds=0.0,
@@ -67,6 +72,7 @@ def read_result(reader: ResultFile) -> RunRecord:
         work=_read_work(reader) if reader.has_attribute("work") else None,
         jobs=_read_jobs(reader, ops, calls) if reader.has_attribute("jobs") else (),
         pairs=_read_pairs(reader) if reader.has_group(columns.PAIRS.group) else None,
+        failures=failures,
     )
 
 
@@ -203,7 +209,24 @@ def read_links(reader: ResultFile, *, folded: bool) -> tuple[LinkRecord, ...]:
     return links
 
 
-def read_series(reader: ResultFile) -> Series:
+def read_failures(reader: ResultFile, links: Sequence[LinkRecord], resolved: dict[str, Any]) -> NDArray[np.void]:
+    """Read what failures of a resolved scenario did to links."""
+    table = columns.FAILURES
+    if not reader.has_group(table.group):
+        return none_failed()
+    failures = np.zeros(len(reader.numbers(table.group, table.index)), table.record)
+    for column in table.columns:
+        failures[column.name] = reader.numbers(table.group, column, (len(failures),))
+    for name, count in (("link", len(links)), ("failure", len(resolved.get("fabric", {}).get("failures", ())))):
+        inside = bool(np.all((failures[name] >= 0) & (failures[name] < count)))
+        reader.require(inside, f"group failures names a {name} that is not there")
+    some = (failures["start"] >= 0) & (failures["start"] < failures["end"])
+    possible = some & (failures["share"] >= 0) & (failures["share"] < 1)
+    reader.require(bool(np.all(possible)), "group failures has failures of no time, or that leave no share of a rate")
+    return failures
+
+
+def read_series(reader: ResultFile, links: Sequence[LinkRecord], failures: NDArray[np.void]) -> Series:
     """Read the rates of links over time."""
     group = "series"
     names = reader.text(group, columns.SERIES_LINK)
@@ -212,7 +235,8 @@ def read_series(reader: ResultFile) -> Series:
     capacity = reader.numbers(group, columns.SERIES_CAPACITY, (len(names),))
     reader.require(bool(np.isfinite(rate).all() and np.isfinite(capacity).all()), "group series has rates without end")
     reader.require(bool((rate >= 0).all() and (capacity >= 0).all()), "group series has rates below 0")
-    return Series(reader.integer_attribute("interval_ps", group), names, rate, capacity)
+    left = {links[link].name: left for link, left in rates_left(failures).items()}
+    return Series(reader.integer_attribute("interval_ps", group), names, rate, capacity, left)
 
 
 def _read_capture(reader: ResultFile) -> Capture:

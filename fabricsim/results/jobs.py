@@ -51,7 +51,10 @@ def of_job(result: RunRecord, job: JobRecord) -> RunRecord:
     held = of.limits
     limits = Limits(held.limit[some], held.used[some], held.rest[some], held.failed[some])
     calls = CallRecords(of.kinds, of.kind[some], of.start[some] - job.start, of.end[some] - job.start, limits)
-    return replace(result, ops=ops, spans=spans, calls=calls, iteration=job.end - job.start)
+    failures = result.failures.copy()
+    for side in ("start", "end"):
+        failures[side] -= job.start
+    return replace(result, ops=ops, spans=spans, calls=calls, iteration=job.end - job.start, failures=failures)
 
 
 def summarise_jobs(result: RunRecord) -> list[JobSummary]:

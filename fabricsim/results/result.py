@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from fabricsim.records.program import NONE
+from fabricsim.results.slowed import none_failed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from fabricsim.results.capture import Capture
     from fabricsim.results.packets import Packets
     from fabricsim.results.pairs import Pairs
+    from fabricsim.results.slowed import RateLeft
     from fabricsim.results.throughput import IterationWork
 
 
@@ -158,8 +160,9 @@ class LinkRecord(NamedTuple):
     """One resource (a link direction, a PCIe direction, a proxy thread) over the run.
 
     ``capacity`` and ``load`` are in the resource's own unit: bytes on the wire for links (headers
-    included), seconds of CPU for threads. ``payload`` counts bytes without headers. In a folded run it stands
-    for ``copies`` resources alike, itself included; its figures are those of one.
+    included), seconds of CPU for threads. The capacity is the mean of the run, in which failures may
+    slow a link down. ``payload`` counts bytes without headers. In a folded run it stands for ``copies``
+    resources alike, itself included; its figures are those of one.
     """
 
     name: str
@@ -178,13 +181,15 @@ class Series:
     `interval`: width of a bin, ps.
     `names`: the resources, ``n``.
     `rate`: bytes per second, shape ``(n, bins)``; bin ``i`` covers ``[i, i + 1) * interval``.
-    `capacity`: payload bytes per second that each resource can carry, shape ``(n,)``.
+    `capacity`: payload bytes per second that each resource as built can carry, shape ``(n,)``.
+    `left`: what failures left of that over time, by name; of others all.
     """
 
     interval: int
     names: tuple[str, ...]
     rate: NDArray[np.float64]
     capacity: NDArray[np.float64]
+    left: Mapping[str, RateLeft] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -211,6 +216,7 @@ class RunRecord:
     `work`: what an iteration does; None if that is not known.
     `jobs`: those of a run of several, or of one beside other traffic.
     `pairs`: bytes of an iteration between pairs of ranks, if they were asked for.
+    `failures`: records of `fabricsim.results.columns.FAILURES`: links that failures slowed down or took down.
     """
 
     name: str
@@ -237,3 +243,4 @@ class RunRecord:
     work: IterationWork | None = None
     jobs: tuple[JobRecord, ...] = ()
     pairs: Pairs | None = None
+    failures: NDArray[np.void] = field(default_factory=none_failed)

@@ -38,6 +38,7 @@ def write_result(file: h5py.File, result: RunRecord) -> None:
         write_packets(file, result.packets)
     if result.capture is not None:
         _write_capture(file, result.capture)
+    write_failures(file, result.failures)
     if result.pairs is not None:
         _write_pairs(file.create_group(columns.PAIRS.group), result.pairs)
 
@@ -104,6 +105,14 @@ def write_series(file: h5py.File, series: Series) -> None:
     time = _write_scale(group, columns.SERIES_TIME, bins)
     write_column(group, columns.SERIES_CAPACITY, series.capacity, link)
     write_column(group, columns.SERIES_RATE, series.rate, link, time)
+
+
+def write_failures(file: h5py.File, failures: NDArray[np.void]) -> None:
+    """Write what failures did to links, if there were any."""
+    if len(failures):
+        write_table(
+            file.create_group(columns.FAILURES.group), columns.FAILURES, np.arange(len(failures)), _fields(failures)
+        )
 
 
 def _write_capture(file: h5py.File, capture: Capture) -> None:

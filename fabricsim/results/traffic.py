@@ -9,6 +9,7 @@ import numpy as np
 
 from fabricsim.results.packets import congested
 from fabricsim.results.resources import by_tier, by_use, utilisation
+from fabricsim.results.slowed import none_failed
 from fabricsim.units import PS_PER_S, seconds
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ class TrafficRecord:
     `wall_seconds`: time the simulation itself took.
     `packets`: what the packet engine recorded besides; None in a flow run.
     `series`: payload rates of the wires that were tapped; None in a flow run.
-    `source`, `resolved`: the scenario as it was written, and with everything included, as of
-        `fabricsim.results.result.RunRecord`.
+    `source`, `resolved`, `failures`: the scenario as it was written, and with everything included, and what failed,
+        as of `fabricsim.results.result.RunRecord`.
     """
 
     name: str
@@ -101,6 +102,7 @@ class TrafficRecord:
     series: Series | None = None
     source: str = ""
     resolved: dict[str, Any] = field(default_factory=dict)
+    failures: NDArray[np.void] = field(default_factory=none_failed)
 
     @property
     def slowdown(self) -> NDArray[np.float64]:

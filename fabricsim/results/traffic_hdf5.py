@@ -30,6 +30,7 @@ def write_traffic(file: h5py.File, result: TrafficRecord) -> None:
     to_hdf5.write_table(group, columns.DEMAND, np.arange(len(result.completion)), flows)
     scale = to_hdf5.write_links(file, [use.link for use in result.links], folded=False)
     to_hdf5.write_column(file[columns.LINKS.group], columns.CROSSED, [use.flows for use in result.links], scale)
+    to_hdf5.write_failures(file, result.failures)
     if result.packets is not None and result.series is not None:
         to_hdf5.write_series(file, result.series)
         to_hdf5.write_packets(file, result.packets)
@@ -41,15 +42,18 @@ def read_traffic(reader: ResultFile) -> TrafficRecord:
     links = from_hdf5.read_links(reader, folded=False)
     crossed = reader.numbers(columns.LINKS.group, columns.CROSSED, (len(links),)).tolist()
     packets = reader.has_group(columns.WIRES.group)
+    about = from_hdf5.read_about(reader)
+    failures = from_hdf5.read_failures(reader, links, about["resolved"])
     return TrafficRecord(
-        **from_hdf5.read_about(reader),
+        **about,
         matrix=matrix,
         completion=completion,
         alone=alone,
         links=tuple(map(ResourceUse, links, crossed)),
         wall_seconds=0.0,
         packets=from_hdf5.read_packets(reader) if packets else None,
-        series=from_hdf5.read_series(reader) if packets else None,
+        series=from_hdf5.read_series(reader, links, failures) if packets else None,
+        failures=failures,
     )
 
 

@@ -54,11 +54,30 @@ def use_of_wires(series: Series, end: int, bins: int) -> tuple[NDArray[np.float6
     edges = np.linspace(0.0, max(end, 1), max(1, min(bins, -(-end // max(series.interval, 1)))) + 1)
     times = np.arange(series.rate.shape[1] + 1) * float(series.interval)
     use = np.zeros((len(series.names), len(edges) - 1))
-    for mine, rate, capacity in zip(use, series.rate, series.capacity, strict=True):
+    for mine, name, rate, capacity in zip(use, series.names, series.rate, series.capacity, strict=True):
         if capacity > 0 and rate.any():
             carried = np.interp(edges, times, np.concatenate([[0.0], np.cumsum(rate)]) * series.interval)
-            mine[:] = np.minimum(np.diff(carried) / (capacity * np.diff(edges)), 1.0)
+            mine[:] = np.minimum(np.diff(carried) / (capacity * _worth(series, name, edges)), 1.0)
     return edges, use
+
+
+def _worth(series: Series, name: str, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Time at the rate as built that would carry as much as a wire can between edges, ps."""
+    if name in series.left:
+        return series.left[name].worth(edges[:-1], edges[1:])
+    whole: NDArray[np.float64] = np.diff(edges)
+    return whole
+
+
+def peaks(series: Series) -> NDArray[np.float64]:
+    """Give the most that each recorded wire was used in an interval, as a share of what it could carry then."""
+    peak = series.rate.max(axis=1, initial=0) / np.where(series.capacity > 0, series.capacity, np.inf)
+    edges = np.arange(series.rate.shape[1] + 1) * float(series.interval)
+    for place, name in enumerate(series.names):
+        if name in series.left and series.capacity[place] > 0:
+            worth = _worth(series, name, edges) / series.interval
+            peak[place] = (series.rate[place] / worth).max(initial=0) / series.capacity[place]
+    return peak
 
 
 def of_series(series: Series, end: int, bins: int = BINS) -> tuple[NDArray[np.float64], list[TierUse]]:

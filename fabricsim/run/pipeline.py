@@ -384,7 +384,7 @@ def _run(
         spans=replayed.spans,
         timers=program.timers,
         calls=calls,
-        links=link_records(fabric, program, crossed_by(fabric, beside)),
+        links=link_records(fabric, program, replayed.end, crossed_by(fabric, beside)),
         series=rate_series(fabric, replayed.end),
         slowdowns=fabric.world.slowdowns.copy(),
         counters=counted,
@@ -394,6 +394,7 @@ def _run(
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
         notes=(*notes, *([idle] if idle else ()), *fabric.failures.notes(replayed.end)),
         jobs=records if ready.named else (),
+        failures=fabric.failures.records(replayed.end),
     )
     large = sum(getattr(table, "nbytes", 0) for table in vars(fabric.world).values()) > _LARGE
     del env, fabric

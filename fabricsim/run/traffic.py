@@ -19,7 +19,7 @@ import simpy
 from fabricsim import provenance
 from fabricsim.engine.carried import carried
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.outcome import counters
+from fabricsim.engine.outcome import counters, mean_capacities, rate_series
 from fabricsim.engine.program.transfer import time_alone
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError
@@ -153,6 +153,7 @@ def simulate(
     completion = cast("NDArray[np.int64]", env.run(done))
     wall = time.perf_counter() - began
     end = int((matrix.flows["start"] + completion).max())
+    links, failures = _links(fabric, routes, int(matrix.flows["start"].min()), end)
     return TrafficResult(
         name=scenario.name,
         matrix=matrix,
@@ -162,11 +163,12 @@ def simulate(
         version=provenance.version(),
         completion=completion,
         alone=_time_alone(fabric, routes, matrix.flows["bytes"]),
-        links=_links(fabric, routes),
+        links=links,
         counters=counters(fabric),
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
-        series=None if fabric.recorder is None else fabric.recorder.series(end),
+        series=None if fabric.recorder is None else rate_series(fabric, end),
+        failures=failures,
     )
 
 
@@ -206,8 +208,11 @@ def _time_alone(fabric: Fabric, routes: NDArray[np.int64], sizes: NDArray[np.int
     return alone
 
 
-def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[ResourceUse, ...]:
-    resources = fabric.platform.resources
+def _links(
+    fabric: Fabric, routes: NDArray[np.int64], begin: int, end: int
+) -> tuple[tuple[ResourceUse, ...], NDArray[np.void]]:
+    """List the resources that carried something from `begin` to `end` (ps), and what failures did to them."""
+    resources, capacities = fabric.platform.resources, mean_capacities(fabric, begin, end)
     load, payload = carried(fabric.parts)
     flows = np.zeros(len(resources.names), np.int64)
     for route, count in zip(*np.unique(routes, return_counts=True), strict=True):
@@ -215,12 +220,15 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[ResourceUse, ...]
     if fabric.recorder is not None and not fabric.recorder.one_path:
         flows[fabric.recorder.between_switches()] = 0  # each packet finds its own way
     used = np.flatnonzero((flows > 0) | (load > 0))
-    return tuple(
+    failures = fabric.failures.records(end)
+    failures = failures[np.isin(failures["link"], used)]
+    failures["link"] = np.searchsorted(used, failures["link"])
+    links = tuple(
         ResourceUse(
             LinkRecord(
                 name=resources.names[index],
                 kind=resources.kinds[index],
-                capacity=resources.capacities[index],
+                capacity=capacities[index],
                 load=load[index].item(),
                 payload=payload[index].item(),
                 calls=(),
@@ -229,3 +237,4 @@ def _links(fabric: Fabric, routes: NDArray[np.int64]) -> tuple[ResourceUse, ...]
         )
         for index in used.tolist()
     )
+    return links, failures

@@ -273,8 +273,11 @@ class Recorder:
     def _overhead(self) -> int:
         return int(self.network.laws["overhead"][0])
 
-    def series(self, end: int) -> Series:
-        """Take the rates of payload that is sent for the first time on the tapped wires, from zero to `end` (ps)."""
+    def series(self, end: int, ps_per_byte: NDArray[np.float64]) -> Series:
+        """Take the rates of payload that is sent for the first time on the tapped wires, from zero to `end` (ps).
+
+        `ps_per_byte`: of the links as built.
+        """
         width = max(_NARROWEST, -(-end // _BINS))
         edges = np.arange(-(-end // width) + 1, dtype=np.int64) * width
         links = self.network.links
@@ -290,7 +293,7 @@ class Recorder:
             interval=width,
             names=tuple(self.platform.wires.names[wire] for wire in self._rates),
             rate=np.array(rows, np.float64).reshape(len(rows), len(edges) - 1 if rows else 0),
-            capacity=PS_PER_S / links["ps_per_byte"][list(self._rates)] * share,
+            capacity=PS_PER_S / ps_per_byte[list(self._rates)] * share,
         )
 
     def _binned(self, sent: NDArray[np.void], ps_per_byte: float, edges: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report.trace_events.lines import MICROSECONDS, Number, compact, lines
-from fabricsim.results.use_over_time import use_over_time
+from fabricsim.results.use_over_time import peaks, use_over_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,7 @@ _LARGEST = 2.0**62
 
 def rates(series: Series, pid: int) -> Iterator[Lines]:
     """Write the payload rates of the busiest links, Mb/s; `pid` is the process that they are shown in."""
-    peak = series.rate.max(axis=1, initial=0) / np.where(series.capacity > 0, series.capacity, np.inf)
-    busiest = np.argsort(-peak, kind="stable")[:MOST_LINKS]
+    busiest = np.argsort(-peaks(series), kind="stable")[:MOST_LINKS]
     time = np.arange(series.rate.shape[1], dtype=np.int64) * series.interval
     for link in busiest[series.rate[busiest].any(axis=1)].tolist():
         yield from _counter(f"rate {series.names[link]}", "Mb/s", pid, time, series.rate[link] * 8e-6)
