@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    _Pack = tuple[NDArray[np.int64], NDArray[np.int64]]
+
 _CALL = COLUMNS.index("call")
 
 _PACK = 2**16  # ops that a builder holds as Python integers
@@ -56,7 +58,7 @@ class ProgramBuilder:
         # Flat: `COLUMNS` of each op, and the two ops of each edge; packed away now and then.
         self._ops: list[int] = []
         self._edges: list[int] = []
-        self._packed: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._packed: list[_Pack] = []
         self._count = 0
         self._kinds: dict[Call, int] = {}
         self._calls: list[int] = []  # the kind of each
@@ -96,14 +98,14 @@ class ProgramBuilder:
     def record(self, rank: int, add: Callable[[], None]) -> RepeatedOps:
         """Let `add` add ops of `rank` that can be repeated.
 
-        They join calls by `next_call`, wait for one another and for what was last, and for nothing else.
+        They join calls by `next_call`, wait for one another and for what was last, and for nothing else. Passes of a
+        chunk that has nothing to do add none.
         """
         self._pack()
         start, packs, self._found = self._count, len(self._packed), []
         add()
         self._pack()
-        rows = np.concatenate([rows for rows, _ in self._packed[packs:]]).reshape(-1, len(COLUMNS))
-        edges = np.concatenate([edges for _, edges in self._packed[packs:]]).reshape(-1, 2)
+        rows, edges = _joined(self._packed[packs:])
         inside = edges[:, 0] >= start
         sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
         for row, sequence in zip(np.flatnonzero(rows[:, _CALL] >= 0).tolist(), self._found, strict=True):
@@ -119,6 +121,8 @@ class ProgramBuilder:
 
     def repeat(self, rank: int, pattern: RepeatedOps) -> None:
         """Add the ops of a pattern of `rank` once more."""
+        if not len(pattern.rows):  # its ends are those of what was before
+            return
         self._pack()
         rows, start = pattern.rows.copy(), self._count
         for sequence, (places, wanted) in pattern.calls.items():
@@ -205,8 +209,7 @@ class ProgramBuilder:
             ops.
         """
         self._pack()
-        rows = np.concatenate([rows for rows, _ in self._packed]).reshape(-1, len(COLUMNS))
-        edges = np.concatenate([edges for _, edges in self._packed]).reshape(-1, 2)
+        rows, edges = _joined(self._packed)
         ops, successors = assemble(rows, edges)
         self._check_joined(ops)
         ranks = int(ops["rank"].max()) + 1 if self._ranks is None else self._ranks
@@ -228,3 +231,10 @@ class ProgramBuilder:
             call = kinds[self._calls[index]]
             msg = f"{call.collective} over {len(call.ranks)} ranks was joined {counts[index]} times"
             raise SimulationError(msg if some is None else f"{msg}, not {wanted[index]}")
+
+
+def _joined(packs: Sequence[_Pack]) -> _Pack:
+    """Put packs one behind the other: columns of ops, shape ``(n_ops, columns)``, and edges, shape ``(n_edges, 2)``."""
+    empty = np.empty(0, np.int64)
+    rows, edges = (np.concatenate([empty, *(pack[part] for pack in packs)]) for part in (0, 1))
+    return rows.reshape(-1, len(COLUMNS)), edges.reshape(-1, 2)

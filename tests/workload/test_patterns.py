@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fabricsim.records.program import COMPUTE
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.data_parallel import AtOnce, Bucketed, Reducer
@@ -52,3 +53,15 @@ def test_repeated_passes_are_those_that_would_be_written_out(
     assert np.array_equal(repeated.ops, written.ops)
     assert repeated.calls == written.calls
     assert _edges(repeated) == _edges(written)
+
+
+def test_passes_of_a_chunk_that_has_nothing_to_do_add_nothing(gpu: Gpu) -> None:
+    # six layers in eight chunks: the first has the embedding alone, which is frozen and has no backward pass
+    model = make_model("llama3-8b", layers=6, vocabulary=32000)
+    changes = {"pipeline": 4, "virtual_stages": 2, "micro_batches": 8, "recompute": "none"}
+
+    ops = JobPlan(make_job(model, **changes, adapters={"rank": 4}), gpu).program().ops
+    first, second = (ops[(ops["rank"] == rank) & (ops["kind"] == COMPUTE) & (ops["timer"] == 1)] for rank in (0, 1))
+
+    # chunks of rank 0: embedding, layer; of rank 1: layer, layer
+    assert 2 * first["duration"].sum() == second["duration"].sum() > 0
