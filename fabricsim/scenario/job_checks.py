@@ -78,11 +78,31 @@ def _stages(job: Job) -> Iterator[Mistake]:
         what = f"{model.layers} encoder and {model.decoder_layers} decoder layers"
     if layers > MOST_LAYERS:
         yield Mistake("job.model.layers", f"{what} are too many", f"at most {MOST_LAYERS}")
-    elif layers < stages or -layers % chunks > (0 if model.family == "t5" else SHORT_STAGES):
-        fitting = [str(degree) for degree in range(1, layers + 1) if layers % degree == 0]
+        return
+    short = 0 if model.family == "t5" else SHORT_STAGES
+    if not _shared_out(layers, stages, chunks, short):
         parts = f"{stages} stages" if chunks == stages else f"{stages} stages of {chunks // stages} chunks"
         problem = f"{what} cannot be shared evenly by {parts}"
-        yield Mistake("job.parallelism.pipeline", problem, f"one of {', '.join(fitting)}")
+        yield Mistake("job.parallelism.pipeline", problem, _fitting_stages(layers, chunks // stages, short))
+
+
+def _shared_out(layers: int, stages: int, chunks: int, short: int) -> bool:
+    """Whether layers can be shared out to chunks of stages, of which `short` may have one less than the others.
+
+    A first chunk may have the embedding alone and a last one the head, but none has nothing: Megatron-LM builds
+    that of no even split, only of a layout written by hand (``get_num_layers_to_build`` of NVIDIA/Megatron-LM,
+    megatron/core/transformer/transformer_block.py).
+    """
+    return stages <= layers and -layers % chunks <= short and chunks <= layers + 2
+
+
+def _fitting_stages(layers: int, per_stage: int, short: int) -> str:
+    """Name the numbers of stages, of so many chunks each, that layers can be shared out to."""
+    least = 1 if per_stage == 1 else 2  # chunks are for pipelines
+    fitting = [
+        str(stages) for stages in range(least, layers + 1) if _shared_out(layers, stages, stages * per_stage, short)
+    ]
+    return f"one of {', '.join(fitting)}" if fitting else "lower job.parallelism.virtual_stages"
 
 
 def _decoder(job: Job) -> Iterator[Mistake]:

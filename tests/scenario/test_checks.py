@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fabricsim.errors import ScenarioError
@@ -35,6 +37,12 @@ REFUSED = [
     (DP, ["job.global_batch=65"], "job.global_batch", "65 is no multiple of micro_batch 8 x data 8"),
     (DP, [*ALONE, "job.micro_batch=1", "job.global_batch=20000000"], "job.global_batch", "more than 1000000 micro-"),
     (PP, ["job.parallelism.pipeline=7"], "job.parallelism.pipeline", "24 layers cannot be shared evenly by 7 stages"),
+    (
+        PP,
+        ["job.global_batch=32", "job.model.layers=5", "job.parallelism={ data = 1, pipeline = 4, virtual_stages = 2 }"],
+        "job.parallelism.pipeline",
+        "5 layers cannot be shared evenly by 4 stages of 2 chunks",  # two would have nothing
+    ),
     (
         T5,
         ["job.parallelism={ data = 1, pipeline = 7 }"],
@@ -264,6 +272,28 @@ def test_tables_that_do_not_fit_together_are_refused(name: str, overrides: list[
     assert mistake.key == key
     assert problem in mistake.problem
     assert mistake.way_out
+
+
+@pytest.mark.parametrize(
+    ("layers", "virtual", "fitting"),
+    [
+        # up to three chunks may have a layer less, so that 61 layers are 62, 63 or 64 less one, two or three
+        (61, 1, "one of 1, 2, 3, 4, 7, 8, 9, 16, 21, 31, 32, 61"),
+        (6, 2, "one of 2, 3, 4"),  # in four the first chunk has the embedding alone, and the last the head
+        (1, 4, "lower job.parallelism.virtual_stages"),
+    ],
+)
+def test_stages_that_layers_can_be_shared_out_to_are_named(layers: int, virtual: int, fitting: str) -> None:
+    degrees = f"job.parallelism={{ data = 1, pipeline = 5, virtual_stages = {virtual} }}"
+    overrides = [f"job.model.layers={layers}", degrees, "job.global_batch=80"]
+    with pytest.raises(ScenarioError) as caught:
+        load(PP, overrides)
+
+    (mistake,) = caught.value.mistakes
+    assert mistake.way_out == fitting
+    for stages in re.findall(r"\d+", fitting):
+        works = [each.replace("pipeline = 5", f"pipeline = {stages}") for each in overrides[:2]]
+        load(PP, [*works, f"job.global_batch={8 * int(stages)}", "cluster.hosts=64"])
 
 
 @pytest.mark.parametrize(
