@@ -73,14 +73,16 @@ def volumes(
 
 
 def _volumes(loaded: LoadedScenario) -> tuple[object, Callable[[], RenderableType]]:
-    from fabricsim.run.pipeline import build_plan  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.pipeline import counted_plan  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.workload.experts import load  # noqa: PLC0415  as above
     from fabricsim.workload.tally import plan_calls, tally  # noqa: PLC0415  as above
     from fabricsim.workload.volume_summary import summarise_volumes  # noqa: PLC0415  as above
     from fabricsim.workload.volumes import closed_forms  # noqa: PLC0415  as above
 
-    plan = build_plan(loaded)
+    plan, job = counted_plan(loaded), loaded.scenario.job
     counted, formula = tally(plan_calls(plan)), tally(closed_forms(plan.job, plan.placement.expert_hosts))
-    summary = summarise_volumes(loaded.scenario.name, plan.ranks, counted, formula)
+    busiest = load(job) if job is not None and job.model.experts is not None else 1.0
+    summary = summarise_volumes(loaded.scenario.name, plan.ranks, counted, formula, busiest)
 
     def text() -> RenderableType:
         from fabricsim.report.volumes_text import volumes_text  # noqa: PLC0415  imports rich, which JSON does not need

@@ -32,6 +32,7 @@ def volumes_text(summary: VolumeSummary) -> RenderableType:
         titled("Calls and bytes, counted in the program", _volumes(summary)),
         titled("Calls by size: from a power of two up to the next", _histogram(summary["volumes"])),
         Text(_verdict(summary)),
+        *([Text(_busiest(summary["expert_load"]))] if summary["expert_load"] > 1 else []),
     )
 
 
@@ -76,6 +77,13 @@ def _histogram(rows: list[VolumeRow]) -> Table:
         for size, count in sorted((int(size), count) for size, count in row["histogram"].items()):
             table.add_row(escape(f"{row['dimension']} {row['collective']}"), human_bytes(size), f"{count:,}")
     return table
+
+
+def _busiest(load: float) -> str:
+    return (
+        "Tokens of experts are counted evenly: imbalance moves them and makes none. Experts of the busiest rank get"
+        f" {load:g} times as many, and a run sends so many from each."
+    )
 
 
 def _verdict(summary: VolumeSummary) -> str:

@@ -71,7 +71,9 @@ def _worth(series: Series, name: str, edges: NDArray[np.float64]) -> NDArray[np.
 
 def peaks(series: Series) -> NDArray[np.float64]:
     """Give the most that each recorded wire was used in an interval, as a share of what it could carry then."""
-    peak = series.rate.max(axis=1, initial=0) / np.where(series.capacity > 0, series.capacity, np.inf)
+    peak: NDArray[np.float64] = series.rate.max(axis=1, initial=0) / np.where(
+        series.capacity > 0, series.capacity, np.inf
+    )
     edges = np.arange(series.rate.shape[1] + 1) * float(series.interval)
     for place, name in enumerate(series.names):
         if name in series.left and series.capacity[place] > 0:

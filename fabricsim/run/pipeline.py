@@ -172,13 +172,27 @@ def machines_of(scenario: Scenario, ranks: Sequence[int]) -> Machines:
     return Machines.of(scenario.cluster, scenario.seed, ranks)
 
 
+def counted_plan(loaded: LoadedScenario) -> JobPlan:
+    """Plan a scenario's job to count what it sends, with as many tokens for each expert.
+
+    In a run all ranks send as many tokens to experts as the busiest receives, since all wait for it; but imbalance
+    moves tokens from rank to rank and makes none. Errors as of `build_plan`.
+    """
+    plan = build_plan(loaded)
+    if plan.job.expert_imbalance == 1:
+        return plan
+    even = plan.job.model_copy(update={"expert_imbalance": 1.0})
+    machines = machines_of(loaded.scenario, range(even.parallelism.ranks))
+    return plan_job(even, machines, Links.of(loaded.scenario))
+
+
 def pairs_of(loaded: LoadedScenario) -> Pairs:
     """Count the bytes that each rank of a scenario's job sends to each other one, and simulate nothing.
 
     Raises InputError if the scenario has no job.
     """
     cluster = loaded.scenario.cluster
-    return plan_pairs(build_plan(loaded), chooser(loaded.scenario), cluster.gpus_per_host, cluster.gpus_per_host)
+    return plan_pairs(counted_plan(loaded), chooser(loaded.scenario), cluster.gpus_per_host, cluster.gpus_per_host)
 
 
 def check(loaded: LoadedScenario) -> list[str]:

@@ -188,7 +188,7 @@ class Job(Spec):
     parameters and their quantisation, behind the norm that the host waits for. ``batch_time`` is what
     the host takes to fetch a micro-batch and hand it to the tensor-parallel ranks, while the GPU waits, before each
     forward pass of each stage. Of a mixture of experts, an expert takes at most ``capacity_factor`` times its even
-    share of tokens, and the busiest takes ``expert_imbalance`` times it.
+    share of tokens, and each of the busiest rank takes ``expert_imbalance`` times it, as far as there are tokens.
 
     ``expert_kernels`` says how products of experts are issued: those of a rank as one kernel (``"grouped"``); by the
     host one by one, behind an all-to-all of NCCL (``"all-to-all"``; ``"unfused"`` if operations of PyTorch order

@@ -225,6 +225,10 @@ def _experts(job: Job) -> Iterator[Mistake]:
     if experts.per_token > experts.count:
         problem = f"{experts.per_token} is more than the {experts.count} experts there are"
         yield Mistake("job.model.experts.per_token", problem, f"at most {experts.count}")
+    elif job.expert_imbalance > experts.count / experts.per_token:
+        problem = f"{job.expert_imbalance:g} times the even share is more tokens than there are"
+        most = experts.count / experts.per_token
+        yield Mistake("job.expert_imbalance", problem, f"at most {most:g}: all tokens go to the busiest expert then")
     if experts.dense_layers > job.model.layers:
         problem = f"{experts.dense_layers} is more than the {job.model.layers} layers there are"
         yield Mistake("job.model.experts.dense_layers", problem, f"at most {job.model.layers}")

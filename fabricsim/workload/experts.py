@@ -6,9 +6,9 @@ parallelism splits the experts, their tokens are gathered before and added up be
 ``expert_tensor = 1`` it does not, and each rank has those of its own tokens. Shared experts are one feed-forward
 network of their joint width (Dai et al., arXiv 2401.06066).
 
-Every rank does what the busiest one does: its experts get ``expert_imbalance`` times the even share of
-tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668, section 2.2); all others wait
-for it in the exchange that follows.
+Every rank does what the busiest one does: each of its experts gets ``expert_imbalance`` times the even share of
+tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668, section 2.2), and no more than there
+are (`load`); all others wait for it in the exchange that follows.
 """
 
 from __future__ import annotations
@@ -125,8 +125,13 @@ def _scatter(name: str, traffic: int, kernels: int) -> Operation:
 
 
 def load(job: Job) -> float:
-    """Tokens of the busiest expert over those of the mean one."""
-    return min(job.expert_imbalance, job.capacity_factor or math.inf)
+    """Tokens of the busiest rank's experts over those of the mean one's.
+
+    An expert sees each token once at most, and the experts of a rank see no more than all of them do, which is the mean
+    if one rank has them all.
+    """
+    mixture, most = experts_of(job.model), job.capacity_factor or math.inf
+    return min(job.expert_imbalance, most, mixture.count / mixture.per_token, job.parallelism.expert)
 
 
 def _router(tape: Tape, job: Job, tokens: int) -> None:
@@ -180,8 +185,11 @@ def routing_of(job: Job) -> TokenRouting | None:
 
 
 def _all_to_all(tape: Tape, job: Job) -> Exchange:
-    elements = tape.own(tape.tokens(job.sequence)) * copies(job) * job.model.hidden * load(job)
-    return Exchange("all_to_all", "expert", math.ceil(elements) * tape.width, routing=routing_of(job))
+    own, routing = tape.own(tape.tokens(job.sequence)), routing_of(job)
+    elements = own * copies(job) * job.model.hidden * load(job)
+    if routing is not None:  # of each token the busiest rank is sent one copy at most
+        elements = min(elements, own * job.parallelism.expert * job.model.hidden)
+    return Exchange("all_to_all", "expert", math.ceil(elements) * tape.width, routing=routing)
 
 
 def _exchange(tape: Tape, job: Job) -> None:

@@ -47,7 +47,10 @@ class VolumeRow(Amounts):
 
 
 class VolumeSummary(TypedDict):
-    """All volumes of one iteration of a job; ``agree`` says whether every row does."""
+    """All volumes of one iteration of a job; ``agree`` says whether every row does.
+
+    ``expert_load`` is how many tokens the busiest rank's experts get in a run, over the even share counted here.
+    """
 
     name: str
     ranks: int
@@ -55,14 +58,18 @@ class VolumeSummary(TypedDict):
     total: Amounts
     wire_bytes_per_gpu: float
     agree: bool
+    expert_load: float
 
 
-def summarise_volumes(name: str, ranks: int, counted: Volumes, formula: Volumes) -> VolumeSummary:
+def summarise_volumes(
+    name: str, ranks: int, counted: Volumes, formula: Volumes, expert_load: float = 1.0
+) -> VolumeSummary:
     """Compare what was counted with the formulas.
 
     `name`: of the scenario.
     `ranks`: of the job.
     `counted`, `formula`: by dimension and collective; one that only one of both has is compared with nothing.
+    `expert_load`: tokens of the busiest rank's experts, over those counted.
     """
     keys = dict.fromkeys([*formula, *counted])
     rows = [_row(key, counted.get(key, Volume()), formula.get(key, Volume()), ranks) for key in keys]
@@ -78,6 +85,7 @@ def summarise_volumes(name: str, ranks: int, counted: Volumes, formula: Volumes)
         total=total,
         wire_bytes_per_gpu=total["wire_bytes"] / ranks,
         agree=all(row["agrees"] for row in rows),
+        expert_load=expert_load,
     )
 
 

@@ -165,8 +165,9 @@ def expert_calls(job: Job, hosts: int) -> Iterator[EqualCalls]:
     if experts is None:
         return
     tokens = job.micro_batch * job.sequence // degrees.context // (degrees.tensor if degrees.sequence_parallel else 1)
-    size = ceil(tokens * copies(job) * job.model.hidden * _load(job)) * PRECISION_BYTES[job.precision]
     times, routing, ranks = expert_layers(job.model) * 2 * (2 + _again(job)), routing_of(job), degrees.expert
+    sent, most = tokens * copies(job) * job.model.hidden * _load(job), tokens * ranks * job.model.hidden
+    size = ceil(sent if routing is None else min(sent, most)) * PRECISION_BYTES[job.precision]
     if routing is None or hosts in (1, ranks):
         yield EqualCalls("expert", "all_to_all", ranks, size, times)
         return
@@ -176,5 +177,7 @@ def expert_calls(job: Job, hosts: int) -> Iterator[EqualCalls]:
 
 
 def _load(job: Job) -> float:
-    """Tokens of the busiest expert over the even share."""
-    return min(job.expert_imbalance, job.capacity_factor or inf)
+    """Tokens of the busiest rank over the even share: all that there are at most, and of each expert once each."""
+    experts = job.model.experts
+    all_tokens = inf if experts is None else experts.count / experts.per_token
+    return min(job.expert_imbalance, job.capacity_factor or inf, all_tokens, job.parallelism.expert)

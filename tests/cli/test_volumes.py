@@ -37,6 +37,19 @@ def test_volumes_as_json(fabricsim: Fabricsim) -> None:
     assert found["total"]["wire_bytes"] == sum(row["wire_bytes"] for row in found["volumes"])
 
 
+def test_imbalance_of_experts_moves_tokens_and_makes_none(fabricsim: Fabricsim) -> None:
+    experts = ["--set", "job.model.experts={ count = 8 }", "--set", "job.parallelism.expert=4"]
+    uneven = [*experts, "--set", "job.expert_imbalance=3"]
+
+    for flags in (["--json"], ["--json", "--matrix"]):
+        even, moved = (
+            json.loads(fabricsim("volumes", "gpt2-medium-dp", *each, *flags)[1]) for each in (experts, uneven)
+        )
+        assert (even.pop("expert_load", 1), moved.pop("expert_load", 3)) == (1, 3)
+        assert even == moved
+    assert "Experts of the busiest rank get 3 times as" in fabricsim("volumes", "gpt2-medium-dp", *uneven)[1]
+
+
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_volumes_of_one_rank_are_nothing(fabricsim: Fabricsim, flags: list[str]) -> None:
     alone = ["--set", "job.parallelism.data=1"]

@@ -112,6 +112,12 @@ REFUSED = [
     (DP, ["job.model.experts={ count = 4, per_token = 5 }"], "job.model.experts.per_token", "more than the 4 experts"),
     (
         DP,
+        ["job.model.experts={ count = 6, per_token = 2 }", "job.expert_imbalance=3.1"],
+        "job.expert_imbalance",
+        "3.1 times the even share is more tokens than there are",
+    ),
+    (
+        DP,
         ["job.model.experts={ count = 4, dense_layers = 25 }"],
         "job.model.experts.dense_layers",
         "25 is more than the 24 layers",

@@ -159,6 +159,31 @@ def test_fused_experts_leave_out_what_lies_between_their_products() -> None:
     assert fused.stored == apart.stored
 
 
+@pytest.mark.parametrize(("expert", "load"), [(1, 1), (2, 2), (4, 3), (8, 3)])
+def test_a_rank_has_no_more_tokens_than_there_are(expert: int, load: int) -> None:
+    even, uneven = (
+        layer(job_of("grouped", data=8, expert=expert, expert_imbalance=imbalance)) for imbalance in (1.0, 3.0)
+    )
+
+    rows = [
+        [each.shape[0] * each.shape[1] for each in kernels(work.forward) if each.shape and each.name == "experts up"]
+        for work in (even, uneven)
+    ]
+    assert [load * each for each in rows[0]] == rows[1]
+
+
+def test_a_dispatcher_sends_the_busiest_rank_each_token_once() -> None:
+    # at most the tokens of all ranks, one copy each; NCCL's all-to-all sends a token as often as it has experts there
+    sent = {}
+    for how in ("flex", "grouped"):
+        job = job_of(how, data=2, expert=2, expert_imbalance=2.0)
+        sent[how] = {item.size for item in layer(job).forward if isinstance(item, Exchange)}
+    tokens = job.micro_batch * job.sequence
+
+    assert sent["flex"] == {2 * tokens * 4096 * 2}
+    assert sent["grouped"] == {2 * 2 * tokens * 4096 * 2}
+
+
 def test_all_to_alls_of_another_micro_batch_go_on_beside_both_halves(gpu: Gpu) -> None:
     job = job_of("grouped", expert_overlap=True)
     work, plain = layer(job), layer(job_of("grouped"))
