@@ -124,6 +124,12 @@ def _positions(job: Job) -> Iterator[Mistake]:
             yield Mistake(f"job.{key}", problem, f"at most {limit}, or raise job.model.positions")
 
 
+def _predictions(job: Job) -> Iterator[Mistake]:
+    if job.predictions is not None and job.predictions > job.sequence:
+        problem = f"{job.predictions} is more than the {job.sequence} tokens of a sequence"
+        yield Mistake("job.predictions", problem, f"at most {job.sequence}")
+
+
 def _heads(job: Job) -> Iterator[Mistake]:
     model = job.model
     if model.head_width is None and model.hidden % model.heads:
@@ -394,6 +400,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _stages,
     _decoder,
     _positions,
+    _predictions,
     _heads,
     *PARALLELISM_CHECKS,
     _tensor,

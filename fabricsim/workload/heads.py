@@ -47,8 +47,15 @@ def _gather(tape: Tape, elements: int, table: int) -> None:
     tape.step([Operation("gather", 0, 2 * elements * tape.width)], [] if tape.frozen else [zero, add])
 
 
+def logit_tokens(job: Job) -> int:
+    """Tokens of a micro-batch that get logits on a context-parallel rank: the masked ones of a BERT that says."""
+    sequence = decoder_sequence(job) if job.model.family == "t5" else job.sequence
+    masked = job.predictions if job.model.family == "bert" else None
+    return job.micro_batch * (sequence if masked is None else masked) // job.parallelism.context
+
+
 def head(tape: Tape, job: Job) -> None:
-    """Normalise, transform (BERT, with its pooler), take the logits of every token and their loss.
+    """Normalise, transform (BERT, with its pooler), take the logits of tokens and their loss.
 
     The pooler and the transform of a BERT are the same on all tensor-parallel ranks.
     """
@@ -75,7 +82,7 @@ def _bert(tape: Tape, job: Job, tokens: int) -> int:
         tape.step([Exchange("all_gather", "tensor", tokens * hidden * tape.width)], [])
     tape.linear("pooler", (job.micro_batch, hidden, hidden), stored=job.micro_batch * hidden)
     if job.predictions is not None:
-        tokens = min(tokens, job.micro_batch * job.predictions)
+        tokens = logit_tokens(job)
         tape.stream("masked tokens", tape.own(tokens) * hidden, Pass(1, 1), Pass(1, 1))
     own = tape.own(tokens)
     tape.linear("transform", (own, hidden, hidden), stored=own * hidden)

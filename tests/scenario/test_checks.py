@@ -53,6 +53,7 @@ REFUSED = [
     (DP, ["job.decoder_sequence=4"], "job.decoder_sequence", "a gpt has no separate decoder"),
     (DP, ["job.model=t5-base", "job.sequence=512"], "job.decoder_sequence", "a t5 has a decoder"),
     (DP, ["job.sequence=1025"], "job.sequence", "1025 is longer than the 1024 positions"),
+    ("bert-large-dp", ["job.predictions=513"], "job.predictions", "513 is more than the 512 tokens of a sequence"),
     (T5, ["job.decoder_sequence=513"], "job.decoder_sequence", "513 is longer than the 512 positions"),
     (DP, ["job.model.heads=15"], "job.model.heads", "hidden 1024 is no multiple of 15 heads"),
     (DP, ["job.model.kv_heads=3"], "job.model.kv_heads", "3 does not divide 16 heads"),

@@ -245,3 +245,14 @@ def test_embedding_adds_up_the_parts_of_the_vocabulary(
 
     assert [collective for collective, *_ in exchanges(work.forward)] == forward
     assert [collective for collective, *_ in exchanges(work.backward)] == backward
+
+
+@pytest.mark.parametrize("context", [1, 2, 4])
+def test_context_parallel_ranks_share_the_masked_tokens_of_a_bert(context: int) -> None:
+    settings = {"micro_batch": 8, "predictions": 80, "attention": "fused"}
+
+    head = work_of(make_job("bert-large", **settings, context=context), "head")
+
+    shapes = {item.name: item.shape for item in head.forward if isinstance(item, Operation)}
+    assert shapes["transform"] == (1, 8 * 80 // context, 1024, 1024)
+    assert shapes["logits"] == (1, 8 * 80 // context, 1024, 30522)
