@@ -198,10 +198,11 @@ def _uncertainty(found: UncertaintySummary) -> Group:
     """Show the interval of an iteration, and the parameters that it owes most to."""
     low, high = human_seconds(found["low_s"]), human_seconds(found["high_s"])
     title = f"{100 * found['inside']:.0f} % of {found['runs']} runs with drawn parameters take {low} to {high}"
-    table = FittedTable("What to measure first", ["Certainty", "Spread", "Iteration", "Share"], words=["Value"])
+    table = FittedTable("What to measure first", ["Certainty", "Spread", "Larger", "Smaller", "Share"], words=["Value"])
     for row in found["influences"][:_PARAMETERS]:
-        spread, change = f"{100 * row['spread']:.0f} %", f"{100 * row['change']:+.1f} %"
-        table.add_row(escape(row["key"]), row["certainty"], spread, change, f"{100 * row['share']:.0f} %", row["value"])
+        spread, share = (f"{100 * row[key]:.0f} %" for key in ("spread", "share"))
+        changes = (f"{100 * row[key]:+.1f} %" for key in ("change", "change_smaller"))
+        table.add_row(escape(row["key"]), row["certainty"], spread, *changes, share, row["value"])
     return Group(title, table, "") if found["influences"] else Group(title, "")
 
 

@@ -28,8 +28,8 @@ class Influence:
     `key`, `value`, `certainty`: its path, what the preset says, and how certain that is, see
         `fabricsim.scenario.certainty`.
     `spread`: standard deviation of the logarithm of its factor.
-    `change`: of the iteration if the parameter is one such deviation larger, relative.
-    `share`: of the variance of the iteration, among all parameters; each taken by itself.
+    `change`, `change_smaller`: of the iteration if the parameter is one such deviation larger, and smaller, relative.
+    `share`: of the variance of the iteration, among all parameters; each taken by itself, in the mean of both sides.
     """
 
     key: str
@@ -37,6 +37,7 @@ class Influence:
     certainty: str
     spread: float
     change: float
+    change_smaller: float
     share: float
 
 

@@ -1,8 +1,8 @@
 """Many runs of one scenario with other values of the parameters that are not known exactly.
 
 Each such parameter is log-normal around what its preset says, independent of the others, with the spread of its grade
-(`SPREADS`). First each is raised by one standard deviation alone, which tells what it brings; then all that bring
-something are drawn together.
+(`SPREADS`). First each is alone one standard deviation larger, then smaller, which tells what it brings; then all are
+drawn together. Both sides count, as a share cannot be above 1 and the slower of two rates matters alone.
 
 What a model with the right parameters would be off besides is `fabricsim.run.model_error`'s.
 """
@@ -66,6 +66,18 @@ class UncertainParameter(NamedTuple):
         return min(max(self.value * factor, least), most)
 
 
+class Change(NamedTuple):
+    """Relative change of the iteration if a parameter is one standard deviation larger, and smaller."""
+
+    larger: float
+    smaller: float
+
+    @property
+    def variance(self) -> float:
+        """What it adds to the variance of the iteration: the mean of both squares."""
+        return (self.larger**2 + self.smaller**2) / 2
+
+
 def parameters(loaded: LoadedScenario) -> list[UncertainParameter]:
     """List the parameters of a scenario that are not exact: times, rates and shares that its presets give."""
     found = [
@@ -97,7 +109,7 @@ def uncertainty(
     if not known:
         msg = f"{loaded.path}: none of its values is of a preset that says how certain it is; name presets in it"
         raise InputError(msg)
-    total = 1 + len(known) + runs
+    total = 1 + 2 * len(known) + runs
     done = 0
 
     def iteration(factors: Mapping[UncertainParameter, float]) -> float:
@@ -109,11 +121,12 @@ def uncertainty(
         return found
 
     middle = iteration({})
-    changes = {each: iteration({each: exp(each.spread)}) / middle - 1 for each in known}
-    total -= len(known) - len(felt := [each for each in known if abs(changes[each]) > _LEAST])
+    changes = {
+        each: Change(*(iteration({each: exp(side * each.spread)}) / middle - 1 for side in (1, -1))) for each in known
+    }
     model = model_spread()
-    low, high = interval([iteration(factors) for factors in _drawn(felt, runs, seed)], model)
-    return Uncertainty(low, high, runs, seed, _ranked(felt, changes, model))
+    low, high = interval([iteration(factors) for factors in _drawn(known, runs, seed)], model)
+    return Uncertainty(low, high, runs, seed, _ranked(changes, model))
 
 
 def drawn_iterations(loaded: LoadedScenario, runs: int) -> list[float]:
@@ -142,16 +155,16 @@ def _drawn(chosen: Sequence[UncertainParameter], runs: int, seed: int) -> Iterat
         yield {each: exp(each.spread * deviation) for each, deviation in zip(chosen, row, strict=True)}
 
 
-def _ranked(
-    felt: Sequence[UncertainParameter], changes: Mapping[UncertainParameter, float], model: float
-) -> list[Influence]:
-    """Order parameters, and the model itself, by what each brings alone."""
-    variance = sum(changes[each] ** 2 for each in felt) + model**2
+def _ranked(changes: Mapping[UncertainParameter, Change], model: float) -> list[Influence]:
+    """Order parameters that bring something, and the model itself, by what each brings alone."""
+    felt = {each: change for each, change in changes.items() if max(map(abs, change)) > _LEAST}
+    own = Change(exp(model) - 1, exp(-model) - 1)
+    variance = sum(change.variance for change in felt.values()) + own.variance
     found = [
-        Influence(".".join(p.path), str(p.value), p.grade, p.spread, changes[p], changes[p] ** 2 / variance)
-        for p in felt
+        Influence(".".join(each.path), str(each.value), each.grade, each.spread, *change, change.variance / variance)
+        for each, change in felt.items()
     ]
-    found.append(Influence(_MODEL, "", "", model, exp(model) - 1, model**2 / variance))
+    found.append(Influence(_MODEL, "", "", model, *own, own.variance / variance))
     return sorted(found, key=lambda each: (-each.share, each.key))
 
 

@@ -12,7 +12,7 @@ from fabricsim.errors import InputError
 from fabricsim.results.uncertainty import Uncertainty
 from fabricsim.run.model_error import MODEL_ERRORS, interval, model_spread
 from fabricsim.run.pipeline import load, simulate
-from fabricsim.run.uncertainty import SPREADS, parameters, uncertainty, varied
+from fabricsim.run.uncertainty import SPREADS, drawn_iterations, parameters, uncertainty, varied
 from fabricsim.studies import dlperf
 
 SMALL = ["cluster.hosts=2", "job.parallelism.data=2", "job.global_batch=2", "job.micro_batch=1", "job.model.layers=2"]
@@ -60,6 +60,28 @@ def test_one_parameter_alone_gives_its_log_normal_interval() -> None:
     both = hypot(SPREADS["T"], model_spread())
     assert log(found.high / middle) == pytest.approx(1.2816 * both, rel=0.1)  # 90 % of a normal distribution
     assert log(found.low / middle) == pytest.approx(-1.2816 * both, rel=0.1)
+
+
+@pytest.mark.slow
+def test_a_parameter_that_matters_downwards_alone_is_listed_and_counted() -> None:
+    """Efficiency cannot rise beyond 1, and of staged copies the slower rate alone matters."""
+    loaded = load("bert-large-dp", ["transport=efa-100g"])
+    found = {each.key: each for each in uncertainty(loaded, 10).influences}
+    efficiency, staged = found["transport.efficiency"], found["cluster.gpu.staged_rate"]
+
+    assert staged.change == pytest.approx(0, abs=1e-6)
+    assert staged.change_smaller > 0.01
+    assert efficiency.change_smaller > 5 * abs(efficiency.change), "clipped at 1"
+    squares = [(each.change**2 + each.change_smaller**2) / 2 for each in found.values()]
+    assert efficiency.share == pytest.approx(squares[list(found).index("transport.efficiency")] / sum(squares))
+
+
+@pytest.mark.slow
+def test_runs_and_studies_draw_the_same() -> None:
+    loaded = _loaded()
+    said = uncertainty(loaded, 10)
+
+    assert (said.low, said.high) == interval(drawn_iterations(loaded, 10), model_spread())
 
 
 def test_an_exact_iteration_has_the_interval_of_the_model() -> None:
