@@ -177,9 +177,11 @@ def _draw(found: Found, folder: Path, name: str) -> Iterator[Path]:
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
     from fabricsim.report.swept import pictures  # noqa: PLC0415  as above
     from fabricsim.run.bill import COST  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.search.search import TOKENS  # noqa: PLC0415  as above
 
     by = next((key for key in found.keys if not key.startswith("job.")), None)
-    wanted = {"kind": "frontier", "x": COST, "y": "iteration_time_s", "by": by}
+    up = "tokens_per_s" if TOKENS in found.rows[0] else "iteration_time_s"
+    wanted = {"kind": "frontier", "x": COST, "y": up, "by": by}
     for _, figure in pictures(found.rows, found.keys, [wanted], name):
         plots.save(figure, folder / "frontier.png")
         yield folder / "frontier.png"

@@ -37,6 +37,7 @@ _SHOWN = (
     "slowdown_p99",
     *_COSTS,
 )
+_TOKENS = "tokens"  # column of a search whose layouts differ in them
 _MOST_ROWS, _MOST_WIDTH = 20, 16
 _MOST_BEST = 10
 _MOST_LINES = 9
@@ -97,7 +98,9 @@ def searched_text(
     ranked = [row for row in rows if row["status"] == "done"]
     priced = [key for key in _COSTS if ranked and key in ranked[0]]
     shown = {name: key for key, name in _short(keys).items()}
-    shown |= {"bound": "bound_s", "iteration": "iteration_time_s", "mfu": "mfu", "exposed": "exposed_communication_s"}
+    shown |= {"bound": "bound_s", "iteration": "iteration_time_s"}
+    shown |= {"tokens/s": "tokens_per_s"} if ranked and _TOKENS in ranked[0] else {}
+    shown |= {"mfu": "mfu", "exposed": "exposed_communication_s"}
     shown |= {name: key for key, name in _COSTS.items() if key in priced}
 
     def table_of(title: str, chosen: Rows) -> RenderableType:
@@ -108,7 +111,8 @@ def searched_text(
             table.add_row(*(_cell(row, key) for key in shown.values()))
         return table
 
-    tables = [table_of("Best layouts", ranked[:_MOST_BEST])]
+    by = ", by tokens per second" if "tokens/s" in shown else ""
+    tables = [table_of(f"Best layouts{by}", ranked[:_MOST_BEST])]
     if priced:
         cheaper = [row for at, row in enumerate(ranked) if all(row[priced[0]] < one[priced[0]] for one in ranked[:at])]
         tables.append(table_of("Best at each cost of the network", cheaper))
@@ -118,11 +122,22 @@ def searched_text(
     reasons = Counter(_kind(row) for row in rows if row["status"] != "done")
     counted = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
     told = f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"
-    best = float(ranked[0]["iteration_time_s"] or 0) if ranked else 0.0
-    least = min((row["bound_s"] for row in rows if _WITHIN in row["error"]), default=best)
+    best = _spent(ranked[0], "iteration_time_s") if ranked else 0.0
+    least = min((_spent(row, "bound_s") for row in rows if _WITHIN in row["error"]), default=best)
     if least < best:  # of cheaper networks the bounds may lie above
-        told += f"; no layout takes less than {human_seconds(least)}, {1 - least / best:.1%} less than the best"
+        most = f"has more than {1 / least:,.0f} tokens/s" if by else f"takes less than {human_seconds(least)}"
+        told += f"; no layout {most}, {1 - least / best:.1%} less{' time per token' * bool(by)} than the best"
     return [*tables, told + "; others, which may be better, were not proposed" * proposed]
+
+
+def _spent(row: Mapping[str, Any], key: str) -> float:
+    """Give a time of a layout: for a token if layouts differ in their tokens, else for an iteration."""
+    return float(row[key] or 0) / (row.get(_TOKENS) or 1)
+
+
+def longer(own: Mapping[str, Any], best: Mapping[str, Any]) -> float:
+    """Give what a layout of a search takes more than the best, per token if they differ in tokens, as a share."""
+    return _spent(own, "iteration_time_s") / _spent(best, "iteration_time_s") - 1
 
 
 _PARTS = {
@@ -139,16 +154,17 @@ def _own_text(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[st
         return f"The scenario's own layout is out: {own['error']}"
     if own is best:
         return "The scenario's own layout is the best."
-    took, least = float(own["iteration_time_s"]), float(best["iteration_time_s"])
-    said = f"The scenario's own layout takes {human_seconds(took)}, {took / least - 1:.1%} longer than the best"
+    took, token = human_seconds(float(own["iteration_time_s"])), " per token" * (_TOKENS in own)
+    said = f"The scenario's own layout takes {took}, {longer(own, best):.1%} longer{token} than the best"
     return f"{said}, which has {better(own, best, keys)}."
 
 
 def better(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Say what the best layout of a search has in place of another one's, and what it takes less of."""
+    """Say what the best layout of a search has in place of another one's, and what it takes less of for its tokens."""
     differing = [key for key in keys if _told(own[key]) != _told(best[key])]
     has = [f"{name} {_set(best[key])} in place of {_set(own[key])}" for key, name in _short(differing).items()]
-    parts = {name: float(best[key] or 0) - float(own[key] or 0) for name, key in _PARTS.items()}
+    tokens = own.get(_TOKENS) or 1
+    parts = {name: tokens * (_spent(best, key) - _spent(own, key)) for name, key in _PARTS.items()}
     least = float(own["iteration_time_s"]) / 1000
     takes = [
         f"{name} {'-' if more < 0 else '+'}{human_seconds(abs(more))}"

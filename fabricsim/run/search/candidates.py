@@ -19,6 +19,7 @@ from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.prices import read_prices
 from fabricsim.units import human_bytes
 from fabricsim.workload.fit import fullest, usable_memory
+from fabricsim.workload.flops import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -55,6 +56,7 @@ class Candidate:
     `costs`: of the network; empty if nothing is priced. `reason`: why it is out, if it is. `job`: its job, if that fits
     together. `bounds`: no simulation of it takes less, seconds: by its kernels alone, by all that a rank does, and by
     the order of its passes; the last two are found as it is weighed. `own`: whether it is that of the scenario itself.
+    `tokens`: of an iteration; `work`: the same over those of the scenario, by which times are divided to be compared.
     """
 
     layout: Layout
@@ -64,6 +66,8 @@ class Candidate:
     job: Job | None = None
     bounds: tuple[float, ...] = (0.0,)
     own: bool = False
+    tokens: int = 0
+    work: float = 1.0
 
     @property
     def costs(self) -> dict[str, float]:
@@ -79,6 +83,15 @@ class Candidate:
     def bound(self) -> float:
         """The highest of its bounds."""
         return self.bounds[-1]
+
+    @property
+    def least(self) -> float:
+        """The highest of its bounds, for the work of the scenario's iteration."""
+        return self.per_work(self.bound)
+
+    def per_work(self, time: float) -> float:
+        """Scale a time of its iteration to the work of the scenario's."""
+        return time / self.work
 
     @property
     def weighed(self) -> bool:
@@ -143,7 +156,7 @@ class Candidates:
         if mistakes := job_problems(job):
             one.reason = str(mistakes[0])
             return one
-        one.job = job
+        self._take_job(one, job)
         one.bounds = (network.kernels.least(job, _kernels(layout)),)
         return one
 
@@ -164,10 +177,17 @@ class Candidates:
 
     def own(self, own: LoadedScenario, keys: Sequence[str]) -> Candidate:
         """Make a candidate of a scenario that has its layout already; see `mark`."""
-        made = Candidate({key: _value(own.resolved, key) for key in keys}, {}, self._network({}), job=own.scenario.job)
+        made = Candidate({key: _value(own.resolved, key) for key in keys}, {}, self._network({}))
+        if own.scenario.job is not None:
+            self._take_job(made, own.scenario.job)
         made.reason = self._too_dear(made.network)
         _take_as_own(made, own)
         return made
+
+    def _take_job(self, one: Candidate, job: Job) -> None:
+        searched = self._loaded.scenario.job
+        one.job, one.tokens = job, tokens(job)
+        one.work = 1.0 if searched is None else one.tokens / tokens(searched)
 
     def _too_dear(self, network: _Network) -> str:
         if (budget := self._budget) is None:

@@ -50,6 +50,9 @@ def choices(scenario: Scenario, job: Job, given: Mapping[str, Sequence[Any]]) ->
     if f"{_DEGREE}data" in given:
         msg = f"{_DEGREE}data is what the other degrees leave of the GPUs; give those"
         raise InputError(msg)
+    if of_model := [key for key in given if f"{key}.".startswith("job.model.")]:
+        msg = f"{of_model[0]}: times of different models are not compared; search for each by itself"
+        raise InputError(msg)
     return {**usual, **{key: list(values) for key, values in given.items()}}
 
 

@@ -59,7 +59,7 @@ class Sampled:
         idle = 0
         while len(self.outcomes) < trials and idle < _IDLE:
             proposed = [self._propose() for _ in range(PROPOSED)]
-            chosen = sorted(filter(self._is_open, range(len(self.found))), key=lambda number: self.found[number].bound)
+            chosen = sorted(filter(self._is_open, range(len(self.found))), key=lambda number: self.found[number].least)
             self._simulate(chosen[: min(SIMULATED, trials - len(self.outcomes))], folder, workers)
             idle = 0 if chosen else idle + 1
             for trial, number in proposed:
@@ -79,21 +79,21 @@ class Sampled:
             return known
         number = self._numbers[repr(layout)] = len(self.found)
         one = self._candidates.of(layout)
-        while not one.weighed and one.bound <= self._best:
+        while not one.weighed and one.least <= self._best:
             one.weigh()
         self.found.append(one)
         return number
 
     def _is_open(self, number: int) -> bool:
         one = self.found[number]
-        return number not in self.outcomes and not one.reason and one.bound <= self._best
+        return number not in self.outcomes and not one.reason and one.least <= self._best
 
     def _value(self, number: int) -> float:
-        """Give what Optuna is told: the time, or the bound that the layout is out by."""
+        """Give what Optuna is told: the time per work, or the bound that the layout is out by."""
         one, outcome = self.found[number], self.outcomes.get(number)
         if one.reason or (outcome is not None and outcome["status"] != "done"):
             return inf
-        return one.bound if outcome is None else float(outcome["results"]["iteration_time_s"] or inf)
+        return one.per_work(one.bound if outcome is None else float(outcome["results"]["iteration_time_s"] or inf))
 
     def _simulate(self, numbers: Sequence[int], folder: Path, workers: Workers) -> None:
         tasks = (Task(number, "job", self.found[number].tables, {}, {}, folder) for number in numbers)

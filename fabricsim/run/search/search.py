@@ -7,6 +7,9 @@
 Once every layout whose bound is below the best time is simulated, no other one can be better: what comes out is what
 simulating all of them would give, the same whatever the number of workers. If a small gap to the best is good enough,
 it ends as soon as no other layout can be better by more: the gap of solvers of integer programs, and as proven.
+
+Layouts that differ in the tokens of an iteration are compared by the time that they take for as many tokens as the
+scenario's own iteration has.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from fabricsim.run.search.candidates import Budget
     from fabricsim.scenario.load import LoadedScenario
 
+TOKENS = "tokens"
+"""Column of the index, if layouts differ in the tokens of an iteration: they are ranked per token then."""
 OUT = "out"
 """Status of a layout that is not simulated."""
 
@@ -136,7 +141,8 @@ class _Race:
     def beaten(self, number: int, bound: float) -> bool:
         """Whether a candidate that takes `bound` at least cannot be better at its cost, and need not be simulated."""
         one, share = self._found[number], 1 - self._extent.gap
-        return not (one.own or self._extent.exhaustive) and bound > share * _best(self._times, one.cost)
+        beaten = one.per_work(bound) > share * _best(self._times, one.cost)
+        return beaten and not (one.own or self._extent.exhaustive)
 
     def tasks(self) -> Iterator[Task]:
         """Give what is to be simulated, the least bound first, until nothing that is left can be better."""
@@ -148,31 +154,36 @@ class _Race:
 
         Each is weighed as far as that takes; of one that has been weighed further, that is forgotten.
         """
-        self._line = [(not one.own, one.bounds[0], number, 1) for number, one in enumerate(self._found) if one.job]
+        self._line = [self._entry(number, 1) for number, one in enumerate(self._found) if one.job]
         heapq.heapify(self._line)
         while self._line:
-            behind, bound, number, known = heapq.heappop(self._line)
+            _, _, number, known = heapq.heappop(self._line)
             one = self._found[number]
-            if self.beaten(number, bound):
+            if self.beaten(number, one.bounds[known - 1]):
                 if known < len(one.bounds):
                     one.reason, one.bounds = "", one.bounds[:known]
                 continue
             if known == len(one.bounds):
                 one.weigh()
             if known < len(one.bounds):
-                heapq.heappush(self._line, (behind, one.bounds[known], number, known + 1))
+                heapq.heappush(self._line, self._entry(number, known + 1))
             elif not one.reason:
                 yield number
+
+    def _entry(self, number: int, known: int) -> tuple[bool, float, int, int]:
+        """Place a candidate in line by so many of its bounds."""
+        one = self._found[number]
+        return not one.own, one.per_work(one.bounds[known - 1]), number, known
 
     def take(self, number: int, outcome: SweptRun) -> None:
         """Take what came of a candidate."""
         self.outcomes[number] = outcome
-        _keep_least(self._times, self._found[number].cost, outcome)
+        _keep_least(self._times, self._found[number], outcome)
 
     @property
     def share(self) -> float:
         """Of what is simulated at least, so far."""
-        left = sum(not self.beaten(number, bound) for _, bound, number, _ in self._line)
+        left = sum(not self.beaten(number, self._found[number].bounds[known - 1]) for _, _, number, known in self._line)
         return len(self.outcomes) / max(len(self.outcomes) + left, 1)
 
     def end(self) -> None:
@@ -182,11 +193,11 @@ class _Race:
             self.take(number, outcomes[number])
 
 
-def _keep_least(times: dict[float, float], cost: float, outcome: SweptRun) -> None:
-    """Enter the time of a run into the best ones by cost of the network."""
+def _keep_least(times: dict[float, float], one: Candidate, outcome: SweptRun) -> None:
+    """Enter what a run took for the scenario's work into the best times by cost of the network."""
     if outcome["status"] == "done":
-        took = float(outcome["results"]["iteration_time_s"] or float("inf"))
-        times[cost] = min(times.get(cost, took), took)
+        took = one.per_work(float(outcome["results"]["iteration_time_s"] or float("inf")))
+        times[one.cost] = min(times.get(one.cost, took), took)
 
 
 def _best(times: Mapping[float, float], cost: float) -> float:
@@ -199,25 +210,38 @@ def _rows(
 ) -> list[dict[str, Any]]:
     times: dict[float, float] = {}
     for number, run in outcomes.items():
-        _keep_least(times, found[number].cost, run)
+        _keep_least(times, found[number], run)
+    differ = len({one.tokens for one in found if one.job}) > 1
     every: dict[int, SweptRun] = {}
     for number, one in enumerate(found):
-        best = _best(times, one.cost)
-        within = f"within the gap of {gap:.3g} to the best one's {best:.6g} s" if gap else "and its turn did not come"
-        end = f"and the best one {best:.6g} s" if one.bound > best else within
-        reason = one.reason or f"takes {one.bound:.6g} s at least, {end}"
+        reason = one.reason or _beaten_reason(one, _best(times, one.cost), gap, differ=differ)
         every[number] = outcomes.get(number, {"run": "", "status": OUT, "results": {}, "error": reason})
     points = [
-        {**{key: one.layout[key] for key in varied}, **one.costs, "bound_s": _bound(one), "own": one.own or None}
+        {
+            **{key: one.layout[key] for key in varied},
+            **({TOKENS: one.tokens or None} if differ else {}),
+            **one.costs,
+            "bound_s": _bound(one),
+            "own": one.own or None,
+        }
         for one in found
     ]
-    rows = index.rows(points, every)
+    ranked = zip(found, index.rows(points, every), strict=True)
 
-    def rank(row: Mapping[str, Any]) -> tuple[bool, float, float]:
-        took = row.get("iteration_time_s")
-        return took is None, took or 0.0, row["bound_s"] or float("inf")
+    def rank(pair: tuple[Candidate, Mapping[str, Any]]) -> tuple[bool, float, float]:
+        one, row = pair
+        took, bound = row.get("iteration_time_s"), row["bound_s"]
+        return took is None, one.per_work(took or 0.0), one.per_work(bound or float("inf"))
 
-    return sorted(rows, key=rank)
+    return [row for _, row in sorted(ranked, key=rank)]
+
+
+def _beaten_reason(one: Candidate, best: float, gap: float, *, differ: bool) -> str:
+    """Say why a layout was not simulated; `differ`: whether layouts differ in their tokens."""
+    within = f"within the gap of {gap:.3g} to the best one's {best:.6g} s" if gap else "and its turn did not come"
+    end = f"and the best one {best:.6g} s" if one.least > best else within
+    work = f" for {one.tokens / one.work:,.0f} tokens" if differ else ""
+    return f"takes {one.least:.6g} s at least{work}, {end}"
 
 
 def _bound(one: Candidate) -> float | None:

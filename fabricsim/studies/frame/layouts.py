@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fabricsim import measured
-from fabricsim.report.swept import better
+from fabricsim.report.swept import better, longer
 from fabricsim.run.pipeline import load
 from fabricsim.run.search.search import search
 from fabricsim.studies.frame.recipes import ROOM, missing_of, published_run, run_of
@@ -57,4 +57,4 @@ def _found(run: PublishedRun, folder: Path, more: Sequence[str], choice: Mapping
     its, best = next(row for row in found.rows if row["own"]), found.rows[0]
     took, least = its["iteration_time_s"], best["iteration_time_s"]
     told = "" if its is best else better(its, best, found.keys)
-    return dict(zip(_FOUND, (took, least, took / least - 1, found.layouts, found.simulated, told), strict=True))
+    return dict(zip(_FOUND, (took, least, longer(its, best), found.layouts, found.simulated, told), strict=True))

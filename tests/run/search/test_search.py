@@ -260,6 +260,36 @@ def test_the_layout_of_the_scenario_is_tried_and_compared(tmp_path: Path, tensor
         assert f"{own['iteration_time_s'] / min(others) - 1:.1%} longer than the best" in str(told)
 
 
+@pytest.mark.slow
+def test_layouts_of_different_batches_are_compared_per_token(tmp_path: Path) -> None:
+    """The smaller batch has the shorter iteration; the larger one fills the pipeline better, and wins."""
+    usual = {f"job.parallelism.{key}": [of] for key, of in (("zero", 1), ("context", 1), ("virtual_stages", 1))}
+    few = {"job.micro_batch": [1], "job.schedule": ["1f1b"], "job.recompute": ["none"], "job.global_batch": [8, 32]}
+    keys = {**usual, **few, "job.parallelism.tensor": [4, 8], "job.parallelism.pipeline": [2]}
+    pruned = search(small(), tmp_path / "pruned", given=keys)
+    whole = search(small(), tmp_path / "whole", given=keys, extent=Extent(exhaustive=True))
+
+    done = [row for row in whole.rows if row["status"] == "done"]
+    rates = [row["tokens_per_s"] for row in done]
+    assert rates == sorted(rates, reverse=True)
+    assert min(done, key=lambda row: row["iteration_time_s"])["tokens"] == 8 * 4096
+    assert whole.rows[0]["tokens"] == 32 * 4096
+    assert pruned.rows[0] == whole.rows[0]
+    text = Console(width=160, record=True, file=io.StringIO())
+    for part in searched_text(whole.rows, whole.keys, whole.layouts, whole.simulated):
+        text.print(part)
+    said = text.export_text()
+    assert "Best layouts, by tokens per second" in said
+    own = next(row for row in whole.rows if row["own"])
+    assert f"{rates[0] / own['tokens_per_s'] - 1:.1%} longer per token than the best" in said
+
+
+@pytest.mark.parametrize("key", ["job.model", "job.model.layers"])
+def test_models_are_not_searched_among(tmp_path: Path, key: str) -> None:
+    with pytest.raises(InputError, match=f"{key}: times of different models are not compared"):
+        search(small(), tmp_path, given={key: [1, 2]})
+
+
 def test_layouts_use_all_gpus_and_none_is_there_twice() -> None:
     keys = {
         "job.parallelism.tensor": [1, 2, 4],
