@@ -65,8 +65,7 @@ def _worth(series: Series, name: str, edges: NDArray[np.float64]) -> NDArray[np.
     """Time at the rate as built that would carry as much as a wire can between edges, ps."""
     if name in series.left:
         return series.left[name].worth(edges[:-1], edges[1:])
-    whole: NDArray[np.float64] = np.diff(edges)
-    return whole
+    return np.asarray(np.diff(edges), np.float64)
 
 
 def peaks(series: Series) -> NDArray[np.float64]:

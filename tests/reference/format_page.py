@@ -22,8 +22,8 @@ A file of another `format_version` is refused; so far there has been one.
 """
 NOTES = {
     "calls": "`failed`, and the flag `failure` of `rest`, only if a call waited for a link that was down.",
-    "links": "`copies` only in folded runs, `flows` in the place of `crossing_call` in traffic. `capacity` is the\n"
-    "mean of the run: of a link that failures slowed down less than as built.",
+    "links": "`copies` only in folded runs, `flows` in the place of `crossing_call` in traffic.\n"
+    "`capacity` is the mean of the run: of a link that failures slowed down less than as built.",
     "failures": "If one slowed a link down or took it down before the run ended.",
     "demand": "In files of traffic.",
     "packets": "Of packet runs.",
