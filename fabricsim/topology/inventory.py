@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,8 @@ _GBPS = 8 / 1e9
 class Stock:
     """What a network consists of.
 
+    Rates are those of the faster direction of a cable.
+
     `switches`: of each kind its name, how many, ports that cables take, of all and of the fullest, and Gb/s of the
     fastest. `inside`: switches inside of hosts and adapters.
     `cables`: of each kind what it joins, how many, Gb/s, metres and medium; `transceivers`: of each kind.
@@ -50,8 +52,8 @@ class Inventory(Stock):
     """What a network consists of and achieves, as `fabricsim topology` tells it.
 
     `tiers`: switches by distance from the NICs, with Gb/s down and up and their ratio.
-    `bisection`: Gb/s of the least cut between the first and the second half of the NICs, one direction; None if the
-    network is too large. `injection`: Gb/s of the NICs of one half.
+    `bisection`: Gb/s of the least cut between the first and the second half of the NICs, in the direction that carries
+    less; None if the network is too large. `injection`: Gb/s of the NICs of one half.
     `diameter`: switches on the longest of all shortest ways; None if NICs are not joined, or there are too many.
     """
 
@@ -69,6 +71,8 @@ def take_stock(network: Network, wires: Wires, nics: int) -> Stock:
     """
     inside = np.array([node in network.embedded for node in wires.nodes])
     cable = (wires.source < wires.target) & ~(inside[wires.target] & (wires.source < nics))
+    # what one direction is slowed down to is no property of the cable that is bought
+    wires = replace(wires, rate=np.maximum(wires.rate, wires.rate[wires.reverse]))
     cables, transceivers = _cables(wires, np.flatnonzero(cable), nics)
     sent = np.bincount(wires.source, wires.rate * _GBPS, len(wires.nodes))[:nics]
     rates = Counter(sent.round(6).tolist())
@@ -79,8 +83,9 @@ def take_stock(network: Network, wires: Wires, nics: int) -> Stock:
 def take_inventory(network: Network, wires: Wires, nics: int) -> Inventory:
     """Count a network, and find what it achieves; arguments as of `take_stock`."""
     diameter, joined = _diameter(wires, nics)
-    injection = float(wires.rate[wires.source < nics // 2].sum() * _GBPS)
     found = take_stock(network, wires, nics)
+    faster = np.maximum(wires.rate, wires.rate[wires.reverse])
+    injection = float(faster[wires.source < nics // 2].sum() * _GBPS)
     return Inventory(
         **vars(found),
         tiers=_tiers(wires, nics),
@@ -135,8 +140,9 @@ def _cables(wires: Wires, numbers: np.ndarray, nics: int) -> tuple[list[dict[str
 
 def _tiers(wires: Wires, nics: int) -> list[dict[str, Any]]:
     found = []
+    slower = np.minimum(wires.rate, wires.rate[wires.reverse])
     for tier in tiers(wires, nics):
-        down, up = (float(wires.rate[some].sum() * _GBPS) for some in (tier.down, tier.up))
+        down, up = (float(slower[some].sum() * _GBPS) for some in (tier.down, tier.up))
         ratio = down / up if up else None
         found.append({"name": tier.name, "switches": len(tier.switches), "down_gbps": down, "up_gbps": up})
         found[-1]["oversubscription"] = ratio
@@ -150,17 +156,20 @@ def _bisection(wires: Wires, nics: int) -> float | None:
     between = np.flatnonzero((wires.source >= nics) & (wires.target >= nics))
     if len(between) > 2 * MOST_LINKS or nics < 2:  # noqa: PLR2004  two halves
         return None
-    graph = nx.DiGraph()
-    graph.add_nodes_from(("first", "second"))
-    capacity: Counter[tuple[Any, Any]] = Counter()
-    for wire in np.flatnonzero(wires.source < nics).tolist():
-        source, beyond = int(wires.source[wire]), int(wires.target[wire])
-        edge = ("first", beyond) if source < nics // 2 else (beyond, "second")
-        capacity[edge] += wires.rate[wire] * _GBPS
-    for wire in between.tolist():
-        capacity[int(wires.source[wire]), int(wires.target[wire])] += wires.rate[wire] * _GBPS
-    graph.add_edges_from((*edge, {"capacity": rate}) for edge, rate in capacity.items())
-    return float(nx.maximum_flow_value(graph, "first", "second"))
+    halves: list[Any] = ["first"] * (nics // 2) + ["second"] * (nics - nics // 2) + [*range(nics, len(wires.nodes))]
+    values = []
+    for rate in (wires.rate, wires.rate[wires.reverse]):
+        capacity: Counter[tuple[Any, Any]] = Counter()
+        for source, target, each in zip(wires.source.tolist(), wires.target.tolist(), rate.tolist(), strict=True):
+            if halves[target] != "first" and halves[source] != "second":
+                capacity[halves[source], halves[target]] += each * _GBPS
+        graph = nx.DiGraph()
+        graph.add_nodes_from(("first", "second"))
+        graph.add_edges_from((*edge, {"capacity": each}) for edge, each in capacity.items())
+        values.append(float(nx.maximum_flow_value(graph, "first", "second")))
+        if np.array_equal(wires.rate, wires.rate[wires.reverse]):
+            break
+    return min(values)
 
 
 def first_apart(wires: Wires, hosts: int, per_host: int) -> int:

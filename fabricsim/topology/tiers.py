@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,8 +82,10 @@ def _plural(name: str) -> str:
 def describe(wires: Wires, nics: int) -> str:
     """Say what a network is, such as ``"8 leaves x 32 down (400 Gb/s) / 32 up (400 Gb/s), 1:1; 32 spines x 8 down"``.
 
-    The ratio is the rate of all wires down over that of all wires up: above 1 a tier is oversubscribed.
+    The ratio is the rate of all wires down over that of all wires up: above 1 a tier is oversubscribed. Rates are those
+    of the slower direction of a cable.
     """
+    wires = replace(wires, rate=np.minimum(wires.rate, wires.rate[wires.reverse]))
     return "; ".join(_describe_tier(wires, tier) for tier in tiers(wires, nics))
 
 

@@ -138,3 +138,25 @@ def test_names_in_the_picture_keep_clear_of_one_another(fabric: str, width: floa
     assert not any(box.overlaps(other) for box, other in combinations(boxes, 2))
     assert all(whole.contains(*corner) for box in boxes for corner in box.get_points().tolist())
     assert " each" in figure.legends[0].get_texts()[0].get_text()
+
+
+@pytest.mark.parametrize("slow", ["leaf0->spine*", "spine*->leaf0"])
+def test_a_cable_that_is_slow_in_one_direction_counts_alike_whichever_it_is(slow: str) -> None:
+    fabric = "{topology='leaf-spine', hosts_per_leaf=2, spines=2}"
+    found, _ = survey(4, fabric, f"fabric.cables={{'{slow}'={{rate='25Gbps'}}}}")
+
+    assert found.bisection == pytest.approx(2 * 25)  # what leaf0 sends, or what it gets
+    assert [(kind["between"], kind["count"], kind["gbps"]) for kind in found.cables] == [
+        ("NIC - leaf", 4, pytest.approx(100)),
+        ("leaf - spine", 4, pytest.approx(100)),
+    ]
+    assert found.tiers[0]["up_gbps"] == pytest.approx(2 * 25 + 2 * 100)
+
+
+@pytest.mark.parametrize("slow", ["host0->leaf0", "leaf0->host0"])
+def test_an_adapter_has_the_rate_of_the_faster_direction(slow: str) -> None:
+    fabric = "{topology='leaf-spine', hosts_per_leaf=2, spines=2}"
+    found, _ = survey(4, fabric, f"fabric.cables={{'{slow}'={{rate='25Gbps'}}}}")
+
+    assert found.adapters == [{"gbps": pytest.approx(100), "count": 4}]
+    assert found.bisection == pytest.approx(100 + 25)
