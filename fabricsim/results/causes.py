@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -25,6 +26,8 @@ _UNEVEN = 0.5
 """Mean use of a tier over its busiest resource, below which its load is said to be uneven."""
 _SLOW = 0.95
 """Share of the fastest of its tier below which a wire is said to be slow."""
+_AT_HOST = re.compile(r"\bhost\d")
+"""In names of wires at hosts and of what is inside of them; a switch may be called ``hostleaf0``."""
 _RESTS = {
     Rest.LATENCY: "latency",
     Rest.TIMEOUTS: "timeouts",
@@ -289,6 +292,6 @@ def _unevenness(result: RunRecord, limit: int) -> str:
     link = result.links[limit]
     alike = [_use(result, place) for place, other in enumerate(result.links) if tier(other.name) == tier(link.name)]
     mean = float(np.mean(alike))
-    if "host" in link.name or mean > _UNEVEN * _use(result, limit):
+    if _AT_HOST.search(link.name) or mean > _UNEVEN * _use(result, limit):
         return ""  # hosts may have unequal parts in a job; switches spread what comes over equal ways
     return f"uneven load: its tier of {len(alike)} is used {mean / _use(result, limit):.0%} as much in the mean"

@@ -121,6 +121,8 @@ class Network:
         Of switches that detours (Valiant) lead through: their group, such as that of a dragonfly.
     embedded
         Switches inside of hosts or their adapters, such as the routers of a torus.
+    lowest
+        Switches of the tier next to the NICs, though some have none, such as edge switches of a fat tree.
     cables
         How many there are in `links`.
     """
@@ -129,6 +131,7 @@ class Network:
     links: list[CableBundle] = field(default_factory=list)
     group: dict[str, int] = field(default_factory=dict)
     embedded: set[str] = field(default_factory=set)
+    lowest: set[str] = field(default_factory=set)
     cables: int = 0
     _usual: Cable | None = None  # one of millions alike is looked at once
 

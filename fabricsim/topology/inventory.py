@@ -125,8 +125,8 @@ def _cables(wires: Wires, numbers: np.ndarray, nics: int) -> tuple[list[dict[str
     kinds: Counter[tuple[str, float, float]] = Counter()
     between: dict[frozenset[str], str] = {}  # whichever end of a cable comes first
     for wire in numbers.tolist():
-        ends = [wires.nodes[wires.source[wire]], wires.nodes[wires.target[wire]]]
-        names = [("NIC" if nics else "") if name.startswith("host") else kind_of(name) for name in ends]
+        ends = int(wires.source[wire]), int(wires.target[wire])
+        names = ["NIC" if node < nics else kind_of(wires.nodes[node]) for node in ends]
         name = between.setdefault(frozenset(names), " - ".join(names))
         kinds[name, wires.rate[wire] * _GBPS, wires.propagation[wire] / 1000 / NS_PER_METRE] += 1
     found, transceivers = [], Counter[str]()

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 _PLURALS = {"leaf": "leaves", "switch": "switches"}
-_EDGE = "edge"
 _INSIDE = 2**20  # level of what is inside of switches
-_FULL_NAMES = {name: f"{name} switch" for name in (_EDGE, "aggregation", "core")}
+_FULL_NAMES = {name: f"{name} switch" for name in ("edge", "aggregation", "core")}
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ def _levels(wires: Wires, nics: int) -> Indices:
     level = np.full(len(wires.nodes), -1, np.int64)
     level[:nics] = 0
     level[[node for node, name in enumerate(wires.nodes[:nics]) if REDUCER in name]] = _INSIDE
-    # Edge switches of a fat tree that have no hosts are reached from above only.
-    level[[node for node, name in enumerate(wires.nodes) if name.startswith(_EDGE)]] = 1
+    level[wires.lowest] = 1  # those that have no hosts are reached from above only
     reached = 0
     while np.any(level == reached):
         beyond = wires.target[level[wires.source] == reached]

@@ -51,6 +51,7 @@ class Wires:
     `rank`: in dimension-order routing, lower ones come first, shape ``(wires,)``.
     `loss`: bit error rate, shape ``(wires,)``.
     `group`: of each node that detours lead through, -1 of others, shape ``(nodes,)``.
+    `lowest`: switches of the tier next to the NICs, though some have none, shape ``(n,)``.
     `names`: such as ``"host0->leaf0"``; of parallel cables ``"leaf0->spine0#0"``, ``"leaf0->spine0#1"``.
     """
 
@@ -65,12 +66,13 @@ class Wires:
     rank: NDArray[np.int32]
     loss: NDArray[np.float64]
     group: NDArray[np.int32]
+    lowest: NDArray[np.int64]
     names: tuple[str, ...]
 
     def __post_init__(self) -> None:
         """Make the arrays read-only: a fabric that is built does not look at them again."""
         ways = (self.first, self.source, self.target, self.reverse)
-        for values in (*ways, self.rate, self.propagation, self.cost, self.rank, self.loss, self.group):
+        for values in (*ways, self.rate, self.propagation, self.cost, self.rank, self.loss, self.group, self.lowest):
             values.flags.writeable = False
 
     def without(self, wires: Iterable[int]) -> Wires:
@@ -163,6 +165,7 @@ def freeze(network: Network, link_rate: float, resources: ResourceList, fabric: 
         np.array([cable.rank for cable in cables], np.int32)[which],
         loss,
         group,
+        np.array(sorted(number[node] for node in network.lowest), np.int64),
         names,
     )
 

@@ -160,3 +160,22 @@ def test_an_adapter_has_the_rate_of_the_faster_direction(slow: str) -> None:
 
     assert found.adapters == [{"gbps": pytest.approx(100), "count": 4}]
     assert found.bisection == pytest.approx(100 + 25)
+
+
+NAMES = (("leaf0", "leaf1", "spine0", "spine1"), ("hostleaf0", "hostleaf1", "edgespine0", "edgespine1"))
+
+
+@pytest.mark.parametrize("names", NAMES)
+def test_switches_of_a_file_may_have_any_name(names: tuple[str, ...], tmp_path: Path) -> None:
+    below, above = names[:2], names[2:]
+    ends = [(f"host{host}", below[host // 2]) for host in range(4)] + [
+        (leaf, spine) for leaf in below for spine in above
+    ]
+    file = tmp_path / "cables.csv"
+    file.write_text("a,b,gbps,delay_ns\n" + "".join(f"{one},{other},100,25\n" for one, other in ends))
+    found, _ = survey(4, f"{{topology='file', links='{file}'}}")
+
+    leaf, spine = (name.rstrip("01") for name in (below[0], above[0]))
+    counts = {frozenset(kind["between"].split(" - ")): kind["count"] for kind in found.cables}
+    assert counts == {frozenset(("NIC", leaf)): 4, frozenset((leaf, spine)): 4}
+    assert [(tier["name"], tier["switches"]) for tier in found.tiers] == [(leaf, 2), (spine, 2)]

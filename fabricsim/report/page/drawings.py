@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ _MOST_TAPS = 12
 _TAP_BINS = 240
 _TOP = 20  # middle of the highest nodes
 _NAME = 190  # width of names
+_HOST = re.compile(r"host[\d*]+(/nic[\d*]+)?")  # or a tier of them
 
 
 def heat_map(series: Series, iteration: int, held: Sequence[TierUse] = ()) -> Html:
@@ -185,7 +187,7 @@ def _spots(uses: Iterable[tuple[str, str]]) -> tuple[dict[str, tuple[float, int]
     for one, other in uses:
         beside.setdefault(one, set()).add(other)
         beside.setdefault(other, set()).add(one)
-    level = {name: 0 for name in sorted(beside, key=_natural) if name.startswith("host")} or {min(beside): 0}
+    level = {name: 0 for name in sorted(beside, key=_natural) if _HOST.fullmatch(name)} or {min(beside): 0}
     edge = list(level)
     while edge:
         above = {name: level[near] + 1 for near in edge for name in beside[near] if name not in level}

@@ -68,6 +68,7 @@ class FatTree(Switched):
             network.join(ends.name(end), f"edge{end // shape.down}", self.down)
         for pod in range(pods):
             self._join_pod(network, shape, pod)
+        network.lowest.update(f"edge{number}" for number in range(pods * shape.edges))
         return network
 
     def _join_pod(self, network: Network, shape: _Shape, pod: int) -> None:
