@@ -137,3 +137,10 @@ def test_shipped_lists_say_source_and_date_of_each_line(name: str) -> None:
     for line in (*found.switch, *found.transceiver, *found.cable, *found.nic):
         assert len(line.source) > 10
         assert line.date
+
+
+def test_each_adapter_of_a_direct_mesh_is_priced_by_its_own_cables(prices: PriceList) -> None:
+    found = priced(prices, 12, "{topology='mesh', dimensions=[4, 3], parallel=2, host_cable='1m', switch_cable='1m'}")
+
+    adapters = {line.part.gbps: line.part.count for line in found.lines if line.part.kind == "nic"}
+    assert adapters == {400: 4, 600: 6, 800: 2}  # corners, sides, and the two inside have 2, 3 and 4 neighbours

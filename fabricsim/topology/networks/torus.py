@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Annotated, ClassVar
 
@@ -45,15 +46,21 @@ class Torus(Switched):
         ends = [min(2, 2 * len(self._neighbours(size)) // size if self.wraps else size - 1) for size in self.dimensions]
         return self.parallel * sum(ends)
 
+    def _widths(self) -> list[int]:
+        """Count the cables of each router: those at the ends of rows of a mesh have fewer."""
+        ends = [Counter(chain.from_iterable(self._neighbours(size))) for size in self.dimensions[::-1]]
+        places = product(*map(range, self.dimensions[::-1]))  # the first dimension fastest
+        return [self.parallel * sum(counts[x] for counts, x in zip(ends, place, strict=True)) for place in places]
+
     def network(self, ends: Ends) -> Network:
         """Join them."""
-        network = Network.of(ends)
+        network, widths = Network.of(ends), self._widths()
         for end in range(ends.count):
-            router = f"router{end // ends.nics_per_host // self.hosts_per_router}"
+            number = end // ends.nics_per_host // self.hosts_per_router
             if self.direct:
-                network.embed(ends.name(end), router, max(1, self._width()))
+                network.embed(ends.name(end), f"router{number}", max(1, widths[number]))
             else:
-                network.join(ends.name(end), router, self.down)
+                network.join(ends.name(end), f"router{number}", self.down)
         for number in range(prod(self.dimensions)):
             router = network.add(f"router{number}")
             if self.direct:
