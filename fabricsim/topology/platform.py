@@ -70,6 +70,7 @@ class Platform:
     `hosts`: how many there are. `endpoints`: GPUs and host memories together.
     `nics`: how many there are; their nodes are the first of the network, host by host, then those in switches.
     `nodes`: names of NICs and switches by node number; if a host has one NIC, that has the host's name and number.
+    `embedded`: nodes of switches inside of hosts or their adapters.
     `wires`: both directions of all cables; the number of a wire is that of its resource.
     """
 
@@ -98,6 +99,7 @@ class Platform:
         network = network_of(fabric, ends)
         reducers = network.add_reducers(ends, link_rate) if reduces else {}
         self.nics = ends.count + -(-len(reducers) // nics) * nics
+        self.embedded = frozenset(network.nodes[name] for name in network.embedded)
         self._reducer = {network.nodes[switch]: network.nodes[name] for switch, name in reducers.items()}
         self.wires = freeze(network, link_rate, resources, fabric)
         self.nodes = self.wires.nodes

@@ -71,7 +71,7 @@ def _hosts(platform: Platform, name: str) -> Iterator[FabricPart]:
     names = [f"host{host}" for host in range(platform.hosts)]
     nics, gpus = platform.cluster.nics_per_host, platform.cluster.gpus_per_host
     for host in _numbers(names, name):
-        wires = _wires_at(platform, range(host * nics, (host + 1) * nics))
+        wires = _wires_at(platform, _nodes_in(platform, range(host * nics, (host + 1) * nics)))
         yield FabricPart(names[host], wires, (*range(host * gpus, (host + 1) * gpus), platform.host_memory(host)))
 
 
@@ -101,6 +101,13 @@ _KINDS = {"gpu": _gpus, "host": _hosts, "nic": _nics, "switch": _switches, "link
 
 def _numbers(names: Sequence[str], name: str) -> list[int]:
     return [number for number, each in enumerate(names) if fnmatchcase(each, name)]
+
+
+def _nodes_in(platform: Platform, nics: Iterable[int]) -> list[int]:
+    """List the nodes inside of a host: its NICs, and switches that forward for others and end with it all the same."""
+    nics, wires = list(nics), platform.wires
+    beyond = {int(node) for nic in nics for node in wires.target[wires.first[nic] : wires.first[nic + 1]]}
+    return [*nics, *sorted(beyond & platform.embedded)]
 
 
 def _wires_at(platform: Platform, nodes: Iterable[int]) -> tuple[int, ...]:

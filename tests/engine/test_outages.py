@@ -282,3 +282,32 @@ def test_routing_knows_sooner_or_later() -> None:
     assert _fabric("flow", transport="rdma-100g").failures.reconvergence == SUBNET_MANAGER
     soon = _fabric("flow", "fabric.reconvergence=10us").failures
     assert (soon.reconvergence, soon.local_repair) == (10_000_000, 10_000_000)
+
+
+# ---- direct networks -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "reference"])
+@pytest.mark.parametrize(
+    ("topology", "dimensions", "target", "detour"),
+    [("torus", [5], 2, "router4->router3"), ("mesh", [2, 2], 3, "router0->router2")],
+)
+def test_what_a_direct_host_forwards_stops_with_it(
+    engine: str, topology: str, dimensions: list[int], target: int, detour: str
+) -> None:
+    failures = '{host="host1",from="10us",until="30s"}'
+    fabric = f'fabric={{topology="{topology}",dimensions={dimensions},failures=[{failures}],reconvergence="1ms"}}'
+    network = _fabric(engine, fabric, transport="ideal-100g", hosts=5 if topology == "torus" else 4)
+    size = 12_500_000
+    took = network.env.run(network.send(0, target, size))
+    assert took == pytest.approx(0.1 + size / 12.5e9, rel=0.01)  # by the other way, with the first timeout
+    assert network.links()[detour].payload == pytest.approx(size, rel=0.02)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_direct_host_forwards_though_its_nic_or_gpu_is_gone(engine: str) -> None:
+    failures = '{nic="host1"},{gpu="gpu1"}'
+    torus = f'fabric={{topology="torus",dimensions=[5],failures=[{failures}]}}'
+    fabric = _fabric(engine, torus, transport="ideal-100g", hosts=5)
+    fabric.env.run(fabric.send(0, 2, MIB))
+    assert fabric.links()["router0->router1"].payload == MIB
