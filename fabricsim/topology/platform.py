@@ -265,10 +265,13 @@ class Platform:
         return Router(wires, self.nics, self._routing, given, fixed=self._fixed)
 
     def withdraw(self, wires: frozenset[int]) -> None:
-        """Have ways lead around some wires, but where only these lead to a NIC; other ways stay as they are."""
+        """Have ways lead around some wires, but where only these lead to a NIC; other ways stay as they are.
+
+        A connection whose given path crosses one is routed.
+        """
         self.withdrawn, self._around = wires, self.router
         if wires:
-            given = {pair: [way for way in ways if wires.isdisjoint(way)] for pair, ways in self._given.items()}
+            given = {pair: [way if wires.isdisjoint(way) else [] for way in ways] for pair, ways in self._given.items()}
             self._around = self._route_over(self.wires.without(wires), given)
 
     def called(self, endpoint: int) -> str:

@@ -34,7 +34,7 @@ _NO_PORT = 2**31
 """Of connections that take no given path."""
 
 Given = dict[tuple[int, int], list[list[int]]]
-"""Wires of the connections of a pair of NICs, by port."""
+"""Wires of the connections of a pair of NICs, by port; none of one that is routed all the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +181,7 @@ class Router:
         Raises SimulationError if no cable leads there.
         """
         given = self._given.get((source, target), [])
-        if port < len(given):
+        if port < len(given) and given[port]:
             return list(given[port])
         if self._fixed:
             key = int(mix(self._gate_of[source] ^ mix(self._gate_of[target])))
@@ -284,7 +284,7 @@ class Router:
             distances = self._of_all(self._distances_to_group(group))
             found.add_shortest(distances, self._near(distances), np.array(gates), onwards)
         for ways in self._given.values():
-            for way in ways:
+            for way in filter(None, ways):
                 found.add(way)
         return found
 
@@ -311,7 +311,7 @@ class Router:
         nics = [nic for nic in range(self._nics) if REDUCER not in self._wires.nodes[nic]]
         for source, target in permutations(nics if every else self._first_nics().values(), 2):
             yield self.route(source, target, 0, _NO_PORT)
-        yield from (way for ways in self._given.values() for way in ways)
+        yield from (way for ways in self._given.values() for way in ways if way)
 
     def _near(self, distances: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Tell which of all wires are on shortest ways, of the lowest rank of their node."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -311,3 +313,35 @@ def test_a_direct_host_forwards_though_its_nic_or_gpu_is_gone(engine: str) -> No
     fabric = _fabric(engine, torus, transport="ideal-100g", hosts=5)
     fabric.env.run(fabric.send(0, 2, MIB))
     assert fabric.links()["router0->router1"].payload == MIB
+
+
+# ---- given paths ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "reference"])
+def test_what_is_routed_around_a_given_path_takes_no_path_of_another_port(engine: str, tmp_path: Path) -> None:
+    ends = ["host0-leaf0", "host1-leaf1", "leaf0-s0", "leaf0-s1", "leaf1-s0", "leaf1-s1"]
+    cables = [*ends, "leaf2-s1", "leaf2-s2", "leaf1-s2"]
+    rows = [f"{cable.replace('-', ',')},100,0" for cable in cables]
+    (tmp_path / "cables.csv").write_text("\n".join(["a,b,gbps,delay_ns", *rows]), encoding="utf-8")
+    ways = ["host0-leaf0-s0-leaf1-host1", "host0-leaf0-s1-leaf2-s2-leaf1-host1"]
+    (tmp_path / "paths.csv").write_text("\n".join(["src,dst,node_path", *(f"0,1,{way}" for way in ways)]))
+    files = f"links='{tmp_path}/cables.csv',paths='{tmp_path}/paths.csv'"
+    failures = 'failures=[{link="leaf0-s0",from="1ms",until="60ms"}],reconvergence="1ms"'
+    fabric = _fabric(engine, f"fabric={{topology='file',{files},{failures}}}", transport="ideal-100g", hosts=2)
+
+    def carries(port: int) -> set[str]:
+        before = {name: use.payload for name, use in fabric.links().items()}
+        fabric.env.run(fabric.send(0, 1, MIB, port=port))
+        return {name for name, use in fabric.links().items() if "->" in name and use.payload > before[name]}
+
+    def crossed(way: str) -> set[str]:
+        return {f"{here}->{there}" for here, there in pairwise(way.split("-"))}
+
+    for begin, ways_by_port in (
+        (0.1e-3, ways),
+        (5e-3, ["host0-leaf0-s1-leaf1-host1", ways[1]]),  # the only shortest way that is left
+        (70e-3, ways),
+    ):
+        fabric.env.run(until=begin)
+        assert [carries(port) for port in (0, 1)] == [*map(crossed, ways_by_port)]
