@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING
 from fabricsim.scenario.job import micro_batches
 from fabricsim.workload import passes
 from fabricsim.workload.adapters import trained_parameters
+from fabricsim.workload.heads import logit_tokens
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
-from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, decoder_sequence, gathered_width, gradient_bytes
+from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, gathered_width, gradient_bytes
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
@@ -150,12 +151,11 @@ class _Need:
         return max(whole - kept for kept, whole in stored)
 
     def logits(self, number: int) -> int:
-        """Logits as the last product gives them; the loss keeps a copy in fp32."""
-        if number != self.job.parallelism.pipeline - 1 or self.weight == MASTER:
-            return 0
+        """Logits as the last product gives them; the loss keeps a copy in fp32, a fused one their gradient instead."""
         job, degrees = self.job, self.job.parallelism
-        tokens = job.micro_batch * (decoder_sequence(job) if job.model.family == "t5" else job.sequence)
-        return tokens // degrees.context * job.model.vocabulary // degrees.tensor * self.weight
+        if number != degrees.pipeline - 1 or self.weight == MASTER or job.loss_kernels == "fused":
+            return 0
+        return logit_tokens(job) * job.model.vocabulary // degrees.tensor * self.weight
 
     def unsharded(self, number: int) -> int:
         """Parameters of the block that runs, or of all that ran, from ZeRO 3 on; from ZeRO 2 on a bucket of gradients.

@@ -210,6 +210,23 @@ def test_parameters_gathered_in_8_bits_take_half_but_those_of_embeddings() -> No
     assert wide.working - narrow.working == 24 * (12 * 1024**2 + 13 * 1024)
 
 
+@pytest.mark.parametrize(
+    ("changes", "tokens", "kept"),
+    [({}, 4 * 512, 4), ({"predictions": 20}, 4 * 20, 4), ({"loss_kernels": "fused"}, 0, 2)],
+)
+def test_logits_are_those_of_masked_tokens_and_counted_once_if_the_loss_is_fused(
+    changes: dict[str, Any], tokens: int, kept: int
+) -> None:
+    # 16 bits as the product gives them and 32 of the loss, or a gradient of 16 in their place
+    sizes = (30522, 2 * 30522)
+    table = {"micro_batch": 4, "sequence": 512, "recompute": "none", "attention": "fused", **changes}
+    small, large = (stage_memory(job(make_model("bert-large", vocabulary=size), **table))[0] for size in sizes)
+    logits = 4 * (changes.get("predictions", 512)) * (sizes[1] - sizes[0])
+
+    assert large.working - small.working == 2 * tokens * 30522
+    assert large.activations - small.activations == kept * logits
+
+
 @given(
     tensor=st.sampled_from([1, 2, 4]),
     stages=st.sampled_from([1, 2, 4]),
