@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
 
 _LOSS = 4  # bytes per token of each of the three all-reduces of Megatron-LM's vocabulary-parallel cross entropy
+_GATHERED = 12  # bytes per token that each rank gives to Transformer Engine's: maximum, sum and its own logit
 
 
 class _Count(NamedTuple):
@@ -116,24 +117,51 @@ def _experts_split(job: Job) -> Iterator[EqualCalls]:
 
 
 def _ends(job: Job) -> Iterator[EqualCalls]:
-    """Embeddings, whose parts are added up, and logits, split by columns, with the sums of their loss."""
+    """Embeddings, whose parts are added up, and both sides of logits, which are split by columns."""
     model, members, split = job.model, job.parallelism.tensor, job.parallelism.sequence_parallel
-    last = decoder_sequence(job) if model.family == "t5" else job.sequence
     inputs = [activation_bytes(job, job.sequence)]
     if model.family == "t5":
-        inputs.append(activation_bytes(job, last))
-    output = activation_bytes(job, last)
+        inputs.append(activation_bytes(job, decoder_sequence(job)))
     for size in inputs:
         scattered = split and model.family == "llama"
         yield EqualCalls("tensor", "reduce_scatter" if scattered else "all_reduce", members, size, 1)
         if split:
             yield EqualCalls("tensor", "all_gather", members, size, 1)
+    yield from _logits(job)
+    yield _loss(job)
+
+
+def _logits(job: Job) -> Iterator[EqualCalls]:
+    """Input of logits, gathered in both passes in the precision of their product, and its gradient, added up.
+
+    The pooler of a BERT gathers all tokens besides, masked or not.
+    """
+    members, split = job.parallelism.tensor, job.parallelism.sequence_parallel
+    output = _with_logits(job) * job.model.hidden * PRECISION_BYTES[job.precision]
     if split:
-        gathers = (3 if model.family == "bert" else 2) - (job.adapters is not None)
-        yield EqualCalls("tensor", "all_gather", members, output, gathers)
+        products = job.products if job.narrow_logits else None
+        narrow = NARROW_BYTES[products] / PRECISION_BYTES[job.precision] if products else 1
+        gathers = 2 - (job.adapters is not None)
+        yield EqualCalls("tensor", "all_gather", members, round(output * narrow), gathers)
+        if job.model.family == "bert":
+            yield EqualCalls("tensor", "all_gather", members, activation_bytes(job, job.sequence), 1)
     yield EqualCalls("tensor", "reduce_scatter" if split else "all_reduce", members, output, 1)
-    tokens = job.micro_batch * last // job.parallelism.context
-    yield EqualCalls("tensor", "all_reduce", members, tokens * _LOSS, 3)
+
+
+def _loss(job: Job) -> EqualCalls:
+    """Give what ranks with parts of the vocabulary tell one another of each token."""
+    members, tokens = job.parallelism.tensor, _with_logits(job)
+    if job.loss_kernels == "fused":
+        return EqualCalls("tensor", "all_gather", members, members * tokens * _GATHERED, 1)
+    return EqualCalls("tensor", "all_reduce", members, tokens * _LOSS, 3)
+
+
+def _with_logits(job: Job) -> int:
+    """Tokens of a micro-batch that get logits on a context-parallel rank."""
+    of_sequence = decoder_sequence(job) if job.model.family == "t5" else job.sequence
+    if job.model.family == "bert" and job.predictions is not None:
+        of_sequence = job.predictions
+    return job.micro_batch * of_sequence // job.parallelism.context
 
 
 def context_calls(job: Job) -> Iterator[EqualCalls]:

@@ -166,6 +166,32 @@ def test_sequence_parallelism(table: dict[str, Any], *, product_overlap: bool, g
     assert {("tensor", "all_gather"), ("tensor", "reduce_scatter")} <= set(agree(table, gpu))
 
 
+@SHAPES
+@given(
+    table=jobs(
+        families=("gpt", "bert", "llama"),
+        tensor=st.sampled_from([2, 4]),
+        pipeline=st.integers(1, 2),
+        context=st.integers(1, 2),
+        sequence_parallel=st.booleans(),
+    ),
+    logits=st.fixed_dictionaries(
+        {
+            "loss_kernels": st.sampled_from(["fused", "unfused"]),
+            "predictions": st.sampled_from([None, 3, 8]),
+            "products": st.sampled_from([None, "fp8", "mxfp8", "nvfp4"]),
+            "narrow_logits": st.booleans(),
+        }
+    ),
+)
+def test_logits_and_their_loss(table: dict[str, Any], logits: dict[str, Any], gpu: Gpu) -> None:
+    gpu = gpu.model_copy(update={"peak": {**gpu.peak, **dict.fromkeys(("fp8", "mxfp8", "nvfp4"), 624e12)}})
+    logits["narrow_logits"] &= logits["products"] is not None
+    if table["model"]["family"] != "bert":
+        del logits["predictions"]
+    agree({**table, **logits, "attention": "fused"}, gpu)
+
+
 @pytest.mark.slow
 @SHAPES
 @given(
