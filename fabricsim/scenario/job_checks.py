@@ -370,6 +370,12 @@ def _megatron(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.flatten_gradients", problem, "take it out")
 
 
+def _product_overlap(job: Job) -> Iterator[Mistake]:
+    if job.product_overlap and not job.parallelism.sequence_parallel:
+        problem = "is of gathers and scatters beside products, which only sequence parallelism has"
+        yield Mistake("job.product_overlap", problem, "take it out, or set job.parallelism.sequence_parallel")
+
+
 def _separate(job: Job) -> Iterator[Mistake]:
     if job.elementwise != "fused" and job.model.family not in ("bert", "gpt"):
         problem = f'"{job.elementwise}" knows what lies between products of a bert or gpt, not of a {job.model.family}'
@@ -417,5 +423,6 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _keeps,
     _spread_experts,
     _megatron,
+    _product_overlap,
     _separate,
 )

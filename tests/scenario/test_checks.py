@@ -77,6 +77,8 @@ REFUSED = [
         "job.tensor_overlap",
         "the input's gradient is reduced beside the weight's",
     ),
+    (DP, ["job.product_overlap=true"], "job.product_overlap", "which only sequence parallelism has"),
+    (DP, [TENSOR.format(2), "job.product_overlap=true"], "job.product_overlap", "which only sequence parallelism has"),
     (DP, ["job.optimizer=tensors", "job.parallelism.zero=1"], "job.optimizer", "a rank has a share of all"),
     (DP, ["job.elementwise=separate", "job.model=llama2-7b"], "job.elementwise", "not of a llama"),
     (

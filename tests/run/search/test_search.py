@@ -371,6 +371,14 @@ def test_only_interleaved_layouts_have_messages_beside_passes() -> None:
         assert ("pipeline_overlap" in job_tables({"pipeline_overlap": True, "parallelism": {}}, layout)) == (chunks > 1)
 
 
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_only_layouts_that_split_products_have_gathers_beside_them(tensor: int) -> None:
+    degrees = {"tensor": tensor, "pipeline": 1, "context": 1, "zero": 0, "data": 1, "virtual_stages": 1}
+    layout = {f"job.parallelism.{key}": value for key, value in degrees.items()}
+
+    assert ("product_overlap" in job_tables({"product_overlap": True, "parallelism": {}}, layout)) == (tensor > 1)
+
+
 def test_a_layout_without_replicas_has_no_overlap_of_gradients() -> None:
     base = {"overlap": "ddp", "bucket": "1GiB", "prefetch": 2, "sharded_copies": "none", "parallelism": {}}
     degrees = {"tensor": 8, "pipeline": 2, "context": 1, "zero": 0, "data": 1, "virtual_stages": 1}
