@@ -111,7 +111,7 @@ def _idle_job_keys(scenario: Parts) -> Iterator[Mistake]:
     for key in ("bucket", "first_bucket"):
         if key in written and job.overlap == "none":
             yield Mistake(f"job.{key}", 'has no effect with overlap = "none"', 'set overlap = "ddp" or take it out')
-    if job.overlap == "ddp" and job.parallelism.data * job.parallelism.context == 1:
+    if job.overlap == "ddp" and not job.parallelism.reduces:
         yield Mistake("job.overlap", "has no effect with data = 1: there is no gradient to reduce", "take it out")
     if "schedule" in written and job.parallelism.pipeline == 1:
         yield Mistake("job.schedule", "has no effect with pipeline = 1", "take it out, or raise the degree")

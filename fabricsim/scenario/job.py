@@ -87,6 +87,11 @@ class Parallelism(Spec):
         return self.shards * self.tensor // self.expert_parts // self.expert
 
     @property
+    def reduces(self) -> bool:
+        """Whether several ranks hold the same parameters, or experts, so that gradients are reduced."""
+        return max(self.data * self.context, self.expert_shards) > 1
+
+    @property
     def ranks(self) -> int:
         """Number of ranks."""
         return self.tensor * self.context * self.data * self.pipeline

@@ -62,8 +62,7 @@ def _scatter_gather(job: Job) -> Iterator[Mistake]:
 
 def _zero(job: Job) -> Iterator[Mistake]:
     degrees, written = job.parallelism, job.model_fields_set
-    experts = degrees.folded and degrees.tensor * degrees.context > degrees.expert
-    if degrees.zero and degrees.data * degrees.context == 1 and not experts:
+    if degrees.zero and not degrees.reduces:
         yield Mistake(f"{_KEY}.zero", "has no effect with data = 1: there is nobody to share with", "take it out")
     if not degrees.fully_sharded:
         for key in SHARDED_KEYS:

@@ -17,6 +17,7 @@ CABLES = (f"fabric={{ topology = 'file', links = {__file__!r} }}",)  # any regul
 ALONE = ("job.parallelism.data=1",)
 TENSOR = "job.parallelism={{ data = 1, tensor = {} }}"
 CONTEXT = "job.parallelism={{ data = 1, context = {} }}"
+WHOLE = "data = 1, tensor = 4, sequence_parallel = true, expert_tensor = 1"
 FOUR = ("job.model.experts={ count = 4 }",)
 IDEAL = ("cluster=ideal",)
 TWO = ("cluster.ethernet_nic=intel-10gbe",)
@@ -214,6 +215,12 @@ REFUSED = [
     (DP, ["job.overlap=ddp", "job.bucket=0B"], "job.bucket", "is zero"),
     (DP, ["job.schedule=gpipe"], "job.schedule", "no effect with pipeline = 1"),
     (PP, ["job.overlap=ddp"], "job.overlap", "no effect with data = 1"),
+    (
+        DP,
+        [*FOUR, f"job.parallelism={{ {WHOLE}, expert = 4 }}", "job.overlap=ddp"],
+        "job.overlap",
+        "no effect with data = 1",
+    ),
     (DP, ["cluster.intra_host=nvlink"], "cluster.intra_host", "has no nvlink_rate"),
     (DP, [*IDEAL, "cluster.gpudirect=true"], "cluster.gpudirect", 'no effect with join = "ideal"'),
     (DP, [*IDEAL, "cluster.gpu_pcie.generation=3"], "cluster.gpu_pcie", 'no effect with join = "ideal"'),
@@ -316,6 +323,8 @@ def test_stages_that_layers_can_be_shared_out_to_are_named(layers: int, virtual:
         (DP, [*CABLES, "fabric.routing=d-mod-k", f"fabric.paths={__file__}"]),
         (DP, ["job.overlap=ddp", "job.bucket=1MiB"]),
         (PP, ["job.schedule=gpipe"]),
+        # two tensor-parallel ranks have a copy of each expert, and reduce its gradients
+        (DP, [*FOUR, f"job.parallelism={{ {WHOLE}, expert = 2 }}", "job.overlap=ddp"]),
         (PP, ["job.global_batch=64"]),
         (T5, ["job.parallelism={ data = 1, pipeline = 8 }"]),
         (DP, ["job.model.heads=15", "job.model.head_width=64"]),
