@@ -461,6 +461,7 @@ def show_comparison(results: Sequence[RunRecord], labels: Labels | None = None, 
     """Print several runs side by side, and what changed against the first."""
     from fabricsim.report.difference_text import explained_text  # noqa: PLC0415  as below
     from fabricsim.report.text import assumed_text, comparison_table  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.results.speed_up import speed_ups  # noqa: PLC0415  as above
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
 
     summaries = [summarise(result) for result in results]
@@ -469,4 +470,4 @@ def show_comparison(results: Sequence[RunRecord], labels: Labels | None = None, 
         say_json([{**name, **summary} for name, summary in zip(names, summaries, strict=True)])
     else:
         explained = [] if labels is None else [explained_text(summaries, labels[1])]
-        show(comparison_table(summaries, labels), *explained, assumed_text(summaries))
+        show(comparison_table(summaries, speed_ups(results), labels), *explained, assumed_text(summaries))

@@ -11,6 +11,7 @@ from fabricsim.report import style
 from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, rank_time, simulated_ranks
 from fabricsim.results.places import short_names
+from fabricsim.results.speed_up import speed_ups
 from fabricsim.units import human_seconds, seconds
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def breakdown(result: RunRecord) -> Figure:
 
 @style.picture
 def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] | None = None) -> Figure:
-    """Draw the iterations of several runs below one another, with the speed-up over the slowest.
+    """Draw the iterations of several runs below one another, with the speed-up over the slowest, if there is one.
 
     `results`: runs of one scenario over several transports or by several engines, or of one job on several fabrics, in
         the order of the bars.
@@ -68,7 +69,7 @@ def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] |
     """
     style.require_some(len(results), "run", "name at least one transport")
     times = [iteration_parts(result) for result in results]
-    slowest = max(time.iteration for time in times)
+    slowest, speeds = max(time.iteration for time in times), speed_ups(results)
     figure = style.new_figure(0.85 + 0.24 * len(results))
     axes = figure.add_subplot()
     _stack(axes, times, slowest)
@@ -79,7 +80,7 @@ def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] |
     wide = figure.get_figwidth() - _MARGIN - style.LETTER * longest
     ends = []
     for place, time in enumerate(times):
-        label = f"{human_seconds(seconds(time.iteration))} ({slowest / time.iteration:.2f}x)"
+        label = human_seconds(seconds(time.iteration)) + ("" if speeds[place] is None else f" ({speeds[place]:.2f}x)")
         end = time.iteration / scale
         axes.annotate(label, (end, place), (3, 0), textcoords="offset points", va="center", fontsize=7)
         ends.append(end / max(1 - (style.LETTER * len(label) + _GAP) / wide, _LEAST_BAR))

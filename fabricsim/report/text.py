@@ -79,18 +79,20 @@ def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
     return Group(*(Text(f"Assumed: {assumption}") for assumption in said))
 
 
-def comparison_table(summaries: Sequence[Summary], labels: tuple[str, Sequence[str]] | None = None) -> Table:
+def comparison_table(
+    summaries: Sequence[Summary], speeds: Sequence[float | None], labels: tuple[str, Sequence[str]] | None = None
+) -> Table:
     """Compare runs of one scenario over several transports, or of one job on several fabrics.
 
-    `summaries`: at least one, shown in the given order; speed-ups are against the slowest. Compute, exposed
-        communication, host and bubble of a row add up to its iteration.
+    `summaries`: at least one, shown in the given order. Compute, exposed communication, host and bubble of a row add up
+        to its iteration.
+    `speeds`: of each against the slowest (`fabricsim.results.speed_up.speed_ups`).
     `labels`: what they differ in, and what each is called; found out if left out.
     Raises ResultError if there is nothing to compare.
     """
     if not summaries:
         msg = "there is no run to compare; name at least one transport"
         raise ResultError(msg)
-    slowest = max(summary["iteration_time_s"] for summary in summaries)
     numbers = ["Iteration", "Speed-\nup", "Compute", "Exposed\ncomm.", "Bubble"]
     host = any(summary["breakdown_s"]["host"] for summary in summaries)
     if host:
@@ -106,7 +108,7 @@ def comparison_table(summaries: Sequence[Summary], labels: tuple[str, Sequence[s
         table.add_row(
             escape(label),
             human_seconds(summary["iteration_time_s"]),
-            f"{slowest / summary['iteration_time_s']:.2f}x",
+            times(speeds[row]),
             human_seconds(summary["breakdown_s"]["compute"]),
             human_seconds(summary["exposed_communication_s"]),
             *([human_seconds(summary["breakdown_s"]["host"])] if host else []),
@@ -127,6 +129,11 @@ def _rate_columns(summaries: Sequence[Summary]) -> dict[str, list[str]]:
         "Tokens/s": [human_number(rate["tokens_per_s"]) if rate else "-" for rate in rates],
     }
     return {heading: column for heading, column in cells.items() if set(column) != {"-"}}
+
+
+def times(factor: float | None) -> str:
+    """Write a factor; ``-`` if there is none."""
+    return "-" if factor is None else f"{factor:.2f}x"
 
 
 def human_number(value: float | None) -> str:

@@ -6,6 +6,7 @@ from rich.console import Console, RenderableType
 from fabricsim.errors import ResultError
 from fabricsim.report.text import ROWS, comparison_table, summary_text
 from fabricsim.results.result import RunRecord
+from fabricsim.results.speed_up import speed_ups
 from fabricsim.results.summary import summarise
 from fabricsim.units import human_seconds
 from tests.reference import factory
@@ -62,7 +63,7 @@ def test_markup_in_names_is_shown_as_written(two_ranks: RunRecord) -> None:
     text = _print(summary_text(summary))
     assert "[bold]x[/nonsense]" in text
     assert "[/a]" in text
-    assert "[/a]" in _print(comparison_table([summary]))
+    assert "[/a]" in _print(comparison_table([summary], [1.0]))
 
 
 def test_many_kinds_of_collectives_are_cut(two_ranks: RunRecord) -> None:
@@ -73,14 +74,15 @@ def test_many_kinds_of_collectives_are_cut(two_ranks: RunRecord) -> None:
 
 def test_everything_fits_a_terminal_of_eighty_columns(pipeline: RunRecord) -> None:
     summary = summarise(pipeline)
-    text = _print(summary_text(summary), width=80) + _print(comparison_table([summary]), width=80)
+    text = _print(summary_text(summary), width=80) + _print(comparison_table([summary], [1.0]), width=80)
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "…" not in text
 
 
 def test_comparison_is_against_the_slowest() -> None:
-    summaries = [summarise(factory.pipeline(transport=name, slow=slow)) for name, slow in (("fast", 1), ("slow", 8))]
-    text = _print(comparison_table(summaries))
+    runs = [factory.pipeline(transport=name, slow=slow) for name, slow in (("fast", 1), ("slow", 8))]
+    summaries = [summarise(run) for run in runs]
+    text = _print(comparison_table(summaries, speed_ups(runs)))
     ratio = summaries[1]["iteration_time_s"] / summaries[0]["iteration_time_s"]
     assert f"{ratio:.2f}x" in _line(text, "fast")
     assert "1.00x" in _line(text, "slow")
@@ -88,10 +90,15 @@ def test_comparison_is_against_the_slowest() -> None:
     assert f"{first['cause']}, {first['of']}" in text
 
 
+def test_what_cannot_be_compared_has_no_speed_up() -> None:
+    summary = summarise(factory.pipeline())
+    assert " - " in " ".join(_line(_print(comparison_table([summary, summary], [None, None])), summary["transport"]))
+
+
 def test_times_of_a_compared_run_add_up() -> None:
     summary = summarise(factory.pipeline())
     assert summary["breakdown_s"]["bubble"] > 0
-    cells = _line(_print(comparison_table([summary])), summary["transport"])
+    cells = _line(_print(comparison_table([summary], [1.0])), summary["transport"])
     iteration, compute, exposed, bubble = (f"{cells[at]} {cells[at + 1]}" for at in (1, 4, 6, 8))
     parts = summary["breakdown_s"]["compute"], summary["exposed_communication_s"], summary["breakdown_s"]["bubble"]
     assert (compute, exposed, bubble) == tuple(map(human_seconds, parts))
@@ -104,7 +111,7 @@ def test_comparison_of_long_names_fits_a_terminal_of_eighty_columns(pipeline: Ru
     summary["iteration_time_s"] = 0.4055
     summary["breakdown_s"]["bubble"] = summary["exposed_communication_s"] = 0.1234
     summary["causes"][0].update({"cause": "proxy thread", "of": "embedding all_reduce"})
-    lines = _print(comparison_table([summary]), width=80).splitlines()
+    lines = _print(comparison_table([summary], [1.0]), width=80).splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert any(line.startswith("ipoib-100g") and line.rstrip().count("proxy thread") for line in lines)
 
@@ -132,7 +139,7 @@ def test_slowdown_of_messages_says_that_channels_count(two_ranks: RunRecord) -> 
 
 def test_nothing_to_compare_is_an_error() -> None:
     with pytest.raises(ResultError, match="no run to compare"):
-        comparison_table([])
+        comparison_table([], [])
 
 
 def test_a_network_that_limits_nothing_is_said_to(two_ranks: RunRecord) -> None:

@@ -15,8 +15,9 @@ from fabricsim.report.page import drawings
 from fabricsim.report.page.html import Html, bar, document, paragraph, section, table, text
 from fabricsim.report.page.run_sections import ROWS, queues, run_sections, tiers
 from fabricsim.report.page.spans import spans
-from fabricsim.report.text import percent
+from fabricsim.report.text import percent, times
 from fabricsim.results.difference import change_of_causes
+from fabricsim.results.speed_up import speed_ups
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import TrafficRecord, summarise_traffic
 from fabricsim.units import human_bytes, human_seconds, seconds
@@ -52,18 +53,17 @@ def page(results: Sequence[tuple[str, RunRecord | TrafficRecord]]) -> str:
         raise ResultError(msg)
     summaries = [summarise(run) for run in runs]
     drawn = spans(runs[0])
-    body = list(_compared([name for name, _ in results], summaries)) if len(runs) > 1 else []
+    body = list(_compared([name for name, _ in results], summaries, speed_ups(runs))) if len(runs) > 1 else []
     body += run_sections(runs[0], summaries[0], drawn["names"])
     return document(f"{runs[0].name} over {runs[0].transport}", body, drawn)
 
 
-def _compared(files: Sequence[str], summaries: Sequence[Summary]) -> Iterator[Html]:
+def _compared(files: Sequence[str], summaries: Sequence[Summary], speeds: Sequence[float | None]) -> Iterator[Html]:
     """Put runs side by side, and say what makes each differ from the first."""
     by, names = tell_apart([RunNames(each["name"], each["transport"], each["engine"]) for each in summaries])
     if len(set(names)) < len(names):
         by, names = "file", list(files)
-    slowest = max(each["iteration_time_s"] for each in summaries)
-    rows = [_compared_row(name, each, slowest) for name, each in zip(names, summaries, strict=True)]
+    rows = [_compared_row(*each) for each in zip(names, summaries, speeds, strict=True)]
     shares = ["Compute", "Exposed comm.", "Host", "Bubble"]
     heads = [by.capitalize(), "Iteration", "Speed-up", *shares, "MFU", "First cause"]
     parts = [table("Runs side by side", heads, rows)]
@@ -78,14 +78,14 @@ def _compared(files: Sequence[str], summaries: Sequence[Summary]) -> Iterator[Ht
     yield Html(f'<p class="faint">From here on: {text(names[0])}, the first result.</p>')
 
 
-def _compared_row(name: str, summary: Summary, slowest: float) -> list[object]:
+def _compared_row(name: str, summary: Summary, speed: float | None) -> list[object]:
     time, rates = summary["iteration_time_s"], summary.get("throughput")
     breakdown, first = summary["breakdown_s"], summary["causes"][0]
-    times = breakdown["compute"], summary["exposed_communication_s"], breakdown["host"], breakdown["bubble"]
+    parts = breakdown["compute"], summary["exposed_communication_s"], breakdown["host"], breakdown["bubble"]
     mfu = percent(rates["mfu"]) if rates is not None and rates["mfu"] else "-"
     told = f"{cause_name(first)} ({percent(first['share'])})"
     words = Html(f'<span class="words">{text(told)}</span>')
-    return [name, human_seconds(time), f"{slowest / time:.2f}x", *map(human_seconds, times), mfu, words]
+    return [name, human_seconds(time), times(speed), *map(human_seconds, parts), mfu, words]
 
 
 def _traffic(result: TrafficRecord) -> Iterator[Html]:
