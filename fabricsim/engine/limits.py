@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fabricsim.workload.program import Program
 
     Demands = dict[int, dict[int, float]]
+    Interval = tuple[int, int]  # ps
 
 _PAUSED = 0.1
 """Share of the calls' time: if no wire of theirs was paused for more, PAUSE frames have not held them."""
@@ -44,13 +45,14 @@ class _Calls(NamedTuple):
         return np.flatnonzero(some & (self.end > self.start))
 
 
-def limits(fabric: Fabric, program: Program, replay: Replay, *, beside: bool = False) -> Limits:
+def limits(fabric: Fabric, program: Program, replay: Replay, sent: Mapping[int, list[Interval]]) -> Limits:
     """Find what held each call of a replayed program.
 
     What a call puts on a resource is known (`Wiring.load`), and is taken to come evenly while the call runs. The
-    resource that limits a communicator is the one that its calls, and all others that cross it then, use most. What
-    resources carried of other traffic, if there was any `beside`, is taken to have come evenly over the run. A wire
+    resource that limits a communicator is the one that its calls, and all others that cross it then, use most. A wire
     that failures slowed down may limit some calls of a communicator, and others not.
+
+    `sent`: when other traffic sent over each resource; what it carried of that is taken to have come evenly meanwhile.
     """
     kinds = program.calls.kinds
     communicators = fabric.communicators(kinds)
@@ -64,23 +66,25 @@ def limits(fabric: Fabric, program: Program, replay: Replay, *, beside: bool = F
     demands = {index: fabric.wiring.load(index) for index in dict.fromkeys(communicators)}
     limit, used = np.full(len(of), NONE, np.int64), np.zeros(len(of))
     rest = np.full(len(of), Rest.LATENCY, np.int64)
-    rates = _rates_beside(fabric, calls, demands, replay.end) if beside else {}
+    beside = _loads_beside(fabric, calls, demands, sent) if sent else {}
     capacities, left = fabric.platform.resources.capacities, rates_left(fabric.failures.records(replay.end))
-    narrowest = _narrowest(calls, demands, capacities, rates)
+    narrowest = _narrowest(calls, demands, capacities, beside)
+    others = np.zeros(len(of))
     for communicator in narrowest:
         rest[calls.communicator == communicator] = _rest(fabric, communicator, demands[communicator], calls)
     for resource in sorted({*narrowest.values(), *(left.keys() & set().union(*demands.values()))}):
         share = _shares(calls, demands, resource, capacities[resource], left.get(resource))
-        share += rates.get(resource, 0.0) / capacities[resource]
+        other = beside[resource].share(calls, capacities[resource]) if resource in beside else np.zeros(len(of))
+        share += other
         for communicator, found in narrowest.items():
             if resource == found or (resource in left and demands[communicator].get(resource, 0) > 0):
                 more = (calls.communicator == communicator) & ((limit == NONE) | (share > used))
-                limit[more], used[more] = resource, share[more]
+                limit[more], used[more], others[more] = resource, share[more], other[more]
     used = np.minimum(used, 1)
     failed, held = _failed(fabric, calls, demands)
     failed[held < _HELD * (1 - used) * (calls.end - calls.start)] = NONE
     rest[failed != NONE] = Rest.FAILURE
-    return Limits(_numbered(fabric, limit), used, rest, failed)
+    return Limits(_numbered(fabric, limit), used, rest, failed, np.minimum(others, used))
 
 
 def _failed(fabric: Fabric, calls: _Calls, demands: Demands) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -100,18 +104,50 @@ def _failed(fabric: Fabric, calls: _Calls, demands: Demands) -> tuple[NDArray[np
     return failed, held
 
 
-def _rates_beside(fabric: Fabric, calls: _Calls, demands: Demands, end: int) -> dict[int, float]:
-    """Units/s of each resource that no call accounts for, taken over the whole run."""
+class _Beside(NamedTuple):
+    """Load of a resource that no call accounts for.
+
+    `rate`: units/s while it came.
+    `times`: when that begins and ends, by turns, ps; shape ``(2 n,)``.
+    `came`: time up to each of them in which it came, ps.
+    """
+
+    rate: float
+    times: NDArray[np.int64]
+    came: NDArray[np.float64]
+
+    def meanwhile(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Time in which it came from `begin` to `end`, ps."""
+        return np.asarray(np.interp(end, self.times, self.came) - np.interp(begin, self.times, self.came), np.float64)
+
+    def share(self, calls: _Calls, capacity: float) -> NDArray[np.float64]:
+        """Mean use of the resource by it during each call."""
+        took = np.maximum(calls.end - calls.start, 1)
+        return np.asarray(self.rate / capacity * self.meanwhile(calls.start, calls.end) / took, np.float64)
+
+
+def _beside(load: float, intervals: list[Interval]) -> _Beside:
+    """Take a load to have come evenly over all of some intervals."""
+    begin, end = _apart(np.array(intervals, np.int64))
+    came = np.cumsum(end - begin, dtype=np.float64)
+    times = np.stack([begin, end], axis=1).ravel()
+    return _Beside(load / seconds(int(came[-1])), times, np.stack([came - (end - begin), came], axis=1).ravel())
+
+
+def _loads_beside(
+    fabric: Fabric, calls: _Calls, demands: Demands, sent: Mapping[int, list[Interval]]
+) -> dict[int, _Beside]:
+    """Give the load of each resource that no call accounts for."""
     load = carried(fabric.parts, int(fabric.world.world["now"][0]))[0]
-    sent = np.bincount(calls.communicator, calls.bytes, minlength=max(demands, default=0) + 1)
+    own = np.bincount(calls.communicator, calls.bytes, minlength=max(demands, default=0) + 1)
     for communicator, demand in demands.items():
         for resource, units in demand.items():
-            load[resource] -= units * sent[communicator]
-    return {resource: load[resource] / seconds(end) for resource in np.flatnonzero(load > 1).tolist()}
+            load[resource] -= units * own[communicator]
+    return {each: _beside(float(load[each]), sent[each]) for each in np.flatnonzero(load > 1).tolist() if each in sent}
 
 
 def _narrowest(
-    calls: _Calls, demands: Demands, capacities: Sequence[float], beside: Mapping[int, float]
+    calls: _Calls, demands: Demands, capacities: Sequence[float], beside: Mapping[int, _Beside]
 ) -> dict[int, int]:
     """Give each communicator the resource whose load over what it can carry while calls cross it is largest."""
     crossing: dict[int, list[int]] = {}
@@ -121,13 +157,14 @@ def _narrowest(
                 crossing.setdefault(resource, []).append(communicator)
     sent = np.bincount(calls.communicator, calls.bytes, minlength=max(demands, default=0) + 1)
     # resources are crossed by few different sets of communicators
-    busy = {some: _union(calls, some) for some in {tuple(some) for some in crossing.values()}}
-    use = {
-        resource: sum(demands[index][resource] * sent[index] for index in some)
-        / (capacities[resource] * max(busy[tuple(some)], 1))
-        + beside.get(resource, 0.0) / capacities[resource] / PS_PER_S
-        for resource, some in crossing.items()
-    }
+    busy = {some: _running(calls, some) for some in {tuple(some) for some in crossing.values()}}
+    use = {}
+    for resource, some in crossing.items():
+        load = sum(demands[index][resource] * sent[index] for index in some)
+        begin, end = busy[tuple(some)]
+        if resource in beside:
+            load += beside[resource].rate / PS_PER_S * float(beside[resource].meanwhile(begin, end).sum())
+        use[resource] = load / (capacities[resource] * max(int((end - begin).sum()), 1))
     return {
         index: min((-use[resource], resource) for resource in demand if resource in use)[1]
         for index, demand in demands.items()
@@ -135,13 +172,18 @@ def _narrowest(
     }
 
 
-def _union(calls: _Calls, communicators: tuple[int, ...]) -> int:
-    """Time in which some call of the communicators runs, ps."""
+def _running(calls: _Calls, communicators: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give when some call of the communicators runs: beginnings and ends of intervals that do not overlap, ps."""
     own = calls.crossing(communicators)
-    order = own[np.argsort(calls.start[own], kind="stable")]
-    start, end = calls.start[order], np.maximum.accumulate(calls.end[order])
-    before = np.concatenate([[0], end[:-1]]) if len(end) else end
-    return int(np.maximum(end - np.maximum(start, before), 0).sum())
+    return _apart(np.stack([calls.start[own], calls.end[own]], axis=1))
+
+
+def _apart(intervals: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut intervals, shape ``(n, 2)``, where earlier ones cover them; returns beginnings and ends in order."""
+    start, end = intervals[np.argsort(intervals[:, 0], kind="stable")].T
+    end = np.maximum.accumulate(end)
+    start = np.maximum(start, np.concatenate([[0], end[:-1]])) if len(end) else start
+    return start, np.maximum(start, end)
 
 
 def _shares(
@@ -175,7 +217,8 @@ def _rest(fabric: Fabric, communicator: int, demand: dict[int, float], calls: _C
         return Rest.TIMEOUTS
     if flows["retransmissions"].any():
         return Rest.RETRANSMISSIONS
-    if wires["paused"].max(initial=0) > _PAUSED * _union(calls, (communicator,)):
+    begin, end = _running(calls, (communicator,))
+    if wires["paused"].max(initial=0) > _PAUSED * (end - begin).sum():
         return Rest.PAUSES
     return Rest.MARKS if wires["marks"].any() else Rest.LATENCY
 

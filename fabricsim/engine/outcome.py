@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from fabricsim.workload.program import Program
 
 
-def call_records(fabric: Fabric, program: Program, replay: Replay, *, beside: bool = False) -> CallRecords:
-    """List the collective calls of a replayed program, with the bound of each; `beside`: other traffic ran, too."""
+def call_records(
+    fabric: Fabric, program: Program, replay: Replay, sent: Mapping[int, list[tuple[int, int]]]
+) -> CallRecords:
+    """List the collective calls of a replayed program, with the bound of each; `sent`: as of `limits`."""
     kinds = program.calls.kinds
     communicators = fabric.communicators(kinds)
     bounds = {index: float(fabric.wiring.bus_bandwidth_bound(index)) for index in set(communicators)}
@@ -34,7 +36,7 @@ def call_records(fabric: Fabric, program: Program, replay: Replay, *, beside: bo
     numbers = {row: number for number, row in enumerate(dict.fromkeys(rows))}
     kind = np.array([numbers[row] for row in rows], np.int64)[program.calls.kind]
     start, end = (replay.calls[name].copy() for name in ("started", "ended"))
-    return CallRecords(tuple(numbers), kind, start, end, limits(fabric, program, replay, beside=beside))
+    return CallRecords(tuple(numbers), kind, start, end, limits(fabric, program, replay, sent))
 
 
 def mean_capacities(fabric: Fabric, begin: int, end: int) -> list[float]:

@@ -126,7 +126,7 @@ def _parts(result: RunRecord, rank: int, begin: int, end: int) -> Iterable[_Part
 
 
 def _of_call(result: RunRecord, call: int, stretch: Stretch, limits: Iterable[list[Any]]) -> Iterable[_Part]:
-    limit, used, rest, failed = (column[call] for column in limits)
+    limit, used, rest, failed, _ = (column[call] for column in limits)
     kind = result.calls.kinds[result.calls.kind[call]]
     of, time = f"{kind.dimension} {kind.collective}", stretch.end - stretch.begin
     if limit != NONE:
@@ -195,7 +195,7 @@ def _detail(result: RunRecord, cause: str, parts: list[_Part], limit: int) -> st
     if cause == "compute":
         return ", ".join(text for text in (_straggler(result, _most(parts)), _timer(parts)) if text)
     if limit != NONE and cause != _RESTS[Rest.FAILURE]:
-        said = _sharing(result, parts[0].of, limit), *_of_limit(result, parts, limit)
+        said = _sharing(result, parts, limit), *_of_limit(result, parts, limit)
         return ", ".join(text for text in said if text)
     if result.packets is None or cause not in NETWORK or cause == Rest.LATENCY.name.lower():
         return ""
@@ -228,9 +228,9 @@ def _straggler(result: RunRecord, rank: int) -> str:
     )
 
 
-def _sharing(result: RunRecord, of: str, limit: int) -> str:
-    """Name the other jobs that ran meanwhile, and the traffic beside them, that cross a resource."""
-    crossing = result.links[limit].calls
+def _sharing(result: RunRecord, parts: list[_Part], limit: int) -> str:
+    """Name the other jobs, and the traffic beside them, that used a resource meanwhile."""
+    crossing, of = result.links[limit].calls, parts[0].of
     mine = next((job for job in result.jobs if of.startswith(f"{job.name} ")), None)
     others = [
         job.name
@@ -239,7 +239,8 @@ def _sharing(result: RunRecord, of: str, limit: int) -> str:
         and max(job.start, mine.start) < min(job.end, mine.end)
         and any(call.startswith(f"{job.name} ") for call in crossing)
     ]
-    others += [call for call in crossing if call.startswith("traffic ")]
+    if result.calls.limits.beside[[part.call for part in parts]].any():
+        others += [call for call in crossing if call.startswith("traffic ")]
     return f"shared with {', '.join(others)}" if others else ""
 
 

@@ -103,7 +103,7 @@ CALLS = ColumnGroup(
         ),
     ),
 )
-"""The fields of `CallRecord` but ``failed``."""
+"""The fields of `CallRecord` but ``failed`` and ``beside``."""
 
 _REST = CALLS.columns[-1]
 FAILED = Column("failed", "i4", "1", "index of the link that was down, if that is a failure, else -1")
@@ -111,6 +111,8 @@ CALLS_OF_FAILURES = replace(
     CALLS, columns=(*CALLS.columns[:-1], replace(_REST, flags=(*_REST.flags, "failure")), FAILED)
 )
 """The same of runs in which a call waited for a link that was down."""
+BESIDE = Column("beside", "f8", "1", "part of used that is of traffic beside the calls")
+"""A column more of runs in which traffic beside the calls used a link that limits one."""
 
 LINKS = ColumnGroup(
     "links",

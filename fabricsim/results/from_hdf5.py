@@ -181,6 +181,7 @@ def _read_calls(reader: ResultFile) -> CallRecords:
     count = len(reader.numbers(table.group, table.index))
     older = not any(reader.has_column(table.group, name) for name in _HELD)  # from before it was told what held a call
     some = [column for column in table.columns if not (older and column.name in _HELD)]
+    some += [columns.BESIDE] if reader.has_column(table.group, columns.BESIDE.name) else []
     data = [reader.values(table.group, column, count) for column in some]
     names = [column.name for column in some]
     calls = [CallRecord(**dict(zip(names, row, strict=True))) for row in zip(*data, strict=True)]

@@ -49,7 +49,7 @@ def of_job(result: RunRecord, job: JobRecord) -> RunRecord:
     some = slice(job.first_call, job.first_call + job.calls)
     of = result.calls
     held = of.limits
-    limits = Limits(held.limit[some], held.used[some], held.rest[some], held.failed[some])
+    limits = Limits(held.limit[some], held.used[some], held.rest[some], held.failed[some], held.beside[some])
     calls = CallRecords(of.kinds, of.kind[some], of.start[some] - job.start, of.end[some] - job.start, limits)
     failures = result.failures.copy()
     for side in ("start", "end"):

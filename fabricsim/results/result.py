@@ -41,7 +41,8 @@ class CallRecord(NamedTuple):
     rank was done, ps. ``bound`` is the bus bandwidth that the narrowest resource of its group allows, bytes/s.
     ``limit`` is the resource that it used most, an index into the links of the result, NONE without any; ``used``
     is its mean use in that time, 0 to 1, by all calls that cross it; ``rest`` says what the call waited for besides;
-    ``failed`` is the link that was down, if that is a failure.
+    ``failed`` is the link that was down, if that is a failure. ``beside`` is the part of ``used`` that is of traffic
+    beside the calls.
     """
 
     collective: str
@@ -55,6 +56,7 @@ class CallRecord(NamedTuple):
     used: float = 0.0
     rest: int = Rest.LATENCY
     failed: int = NONE
+    beside: float = 0.0
 
 
 class CallKind(NamedTuple):
@@ -74,6 +76,7 @@ class Limits(NamedTuple):
     used: NDArray[np.float64]
     rest: NDArray[np.int64]
     failed: NDArray[np.int64]
+    beside: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +106,8 @@ class CallRecords:
         kind, start, end = np.array([(kind, each.start, each.end) for kind, each in rows], np.int64).reshape(-1, 3).T
         held = {name: [getattr(each, name) for _, each in rows] for name in Limits._fields}
         limit, rest, failed = (np.array(held[name], np.int64) for name in ("limit", "rest", "failed"))
-        limits = Limits(limit, np.array(held["used"], np.float64), rest, failed)
+        used, beside = (np.array(held[name], np.float64) for name in ("used", "beside"))
+        limits = Limits(limit, used, rest, failed, beside)
         return cls(tuple(numbers), kind, start, end, limits)
 
     def column(self, name: str) -> NDArray[Any]:

@@ -80,7 +80,9 @@ def _write_calls(file: h5py.File, calls: CallRecords) -> None:
     group = file.create_group(columns.CALLS.group)
     table = columns.CALLS_OF_FAILURES if (calls.limits.failed != NONE).any() else columns.CALLS
     data = {column.name: calls.column(column.name) for column in table.columns}
-    write_table(group, table, np.arange(len(calls)), data)
+    scale = write_table(group, table, np.arange(len(calls)), data)
+    if calls.limits.beside.any():
+        write_column(group, columns.BESIDE, calls.limits.beside, scale)
 
 
 def write_links(file: h5py.File, links: Sequence[LinkRecord], *, folded: bool) -> h5py.Dataset:

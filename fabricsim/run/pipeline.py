@@ -34,7 +34,7 @@ from fabricsim.errors import InputError, SimulationError
 from fabricsim.records.program import COMPUTE, NONE
 from fabricsim.results.throughput import IterationWork
 from fabricsim.run.result import Result
-from fabricsim.run.together import Placed, crossed_by, joined, run, streams
+from fabricsim.run.together import Placed, crossed_by, joined, run, sent_over, streams
 from fabricsim.scenario import given, library
 from fabricsim.scenario.defaults import left_to_defaults
 from fabricsim.scenario.jobs import placed
@@ -380,7 +380,7 @@ def _run(
     notes = (*ready.notes, *(stream.note() for stream in beside))
     if fabric.world.communicators["ticking"].any():
         notes = (*notes, _TICKING)
-    calls = call_records(fabric, program, replayed, beside=bool(beside))
+    calls = call_records(fabric, program, replayed, sent_over(fabric, beside, replayed.end))
     used = np.flatnonzero(carried(fabric.parts)[0][: len(fabric.platform.wires.names)])
     idle = uncrossed(fabric, used)
     some, counted = program.representatives, counters(fabric, "dag_nodes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from fabricsim.units import PS_PER_S, human_seconds, seconds
 from fabricsim.workload.program import together
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     import simpy
     from numpy.typing import NDArray
@@ -38,12 +39,12 @@ class Placed(NamedTuple):
 
 @dataclass
 class Stream:
-    """Traffic of one name: its flows, whether they have begun, and how long each round of them took, s."""
+    """Traffic of one name: its flows, when each round of them began, ps, and how long each took, s."""
 
     name: str
     flows: NDArray[np.void]
     traffic: Background
-    begun: bool = False
+    begun: list[int] = field(default_factory=list)
     rounds: list[float] = field(default_factory=list)
 
     @property
@@ -52,6 +53,12 @@ class Stream:
         if self.traffic.every is not None or not self.rounds:
             return f"traffic {self.name}"
         return f"traffic {self.name} until {human_seconds(seconds(self.traffic.start) + self.rounds[0])}"
+
+    def sent(self, end: int) -> list[tuple[int, int]]:
+        """Say from when to when each round sent, until `end`, ps."""
+        over = [round(begin + taken * PS_PER_S) for begin, taken in zip(self.begun, self.rounds, strict=False)]
+        whole = zip_longest(self.begun, over, fillvalue=end)
+        return [(begin, min(until, end)) for begin, until in whole if begin < end]
 
     def note(self) -> str:
         """Say what was sent."""
@@ -113,8 +120,8 @@ def _repeat(env: simpy.Environment, fabric: Fabric, stream: Stream) -> Generator
     ports = connection_ports(stream.flows, fabric.platform.endpoints)
     begin, every = stream.traffic.start / PS_PER_S, stream.traffic.every
     yield env.timeout(begin)
-    stream.begun = True
     while True:
+        stream.begun.append(round(env.now * PS_PER_S))
         times = cast("NDArray[np.int64]", (yield fabric.send_all(stream.flows, ports)))
         stream.rounds.append(seconds(int((times + stream.flows["start"]).max())))
         if every is None:
@@ -126,14 +133,28 @@ def _repeat(env: simpy.Environment, fabric: Fabric, stream: Stream) -> Generator
 def crossed_by(fabric: Fabric, beside: Sequence[Stream]) -> dict[int, set[str]]:
     """Name the traffic that crosses each resource."""
     found: dict[int, set[str]] = {}
+    for stream, resource in _crossing(fabric, beside):
+        found.setdefault(resource, set()).add(stream.label)
+    return found
+
+
+def sent_over(fabric: Fabric, beside: Sequence[Stream], end: int) -> dict[int, list[tuple[int, int]]]:
+    """Say from when to when traffic was sent over each resource that it crosses, until `end`, ps."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for stream, resource in _crossing(fabric, beside):
+        found.setdefault(resource, []).extend(stream.sent(end))
+    return {resource: intervals for resource, intervals in found.items() if intervals}
+
+
+def _crossing(fabric: Fabric, beside: Sequence[Stream]) -> Iterator[tuple[Stream, int]]:
+    """Go through the resources that traffic which has begun crosses."""
     for stream in beside:
         if not stream.begun:
             continue
         ports = connection_ports(stream.flows, fabric.platform.endpoints)
-        for route in set(fabric.wiring.routes(connections(stream.flows, ports))):
-            for resource in fabric.wiring.route_hops[route]:
-                found.setdefault(resource, set()).add(stream.label)
-    return found
+        routes = set(fabric.wiring.routes(connections(stream.flows, ports)))
+        for resource in set().union(*(fabric.wiring.route_hops[route] for route in routes)):
+            yield stream, resource
 
 
 def joined(jobs: Sequence[Placed], replays: Sequence[Replay]) -> tuple[Program, Replay, tuple[JobRecord, ...]]:

@@ -24,7 +24,8 @@ def _rows(result: RunRecord) -> dict[tuple[str, str], float]:
 
 def _held(result: RunRecord, limit: int, used: float, rest: Rest, failed: int = NONE) -> RunRecord:
     count = len(result.calls)
-    limits = Limits(np.full(count, limit), np.full(count, used), np.full(count, rest), np.full(count, failed))
+    told = np.full(count, limit), np.full(count, used), np.full(count, rest), np.full(count, failed)
+    limits = Limits(*told, np.zeros(count))
     return dataclasses.replace(result, calls=dataclasses.replace(result.calls, limits=limits))
 
 

@@ -135,13 +135,36 @@ def test_traffic_that_shares_nothing_changes_nothing() -> None:
 
 
 def test_traffic_that_is_over_is_said_to_be() -> None:
-    once = {"traffic": {"x": {"pattern": "incast", "size": "1MB"}}}
+    once = {"traffic": {"x": {"pattern": "incast", "size": "1MB", "start": "300ms"}}}
     never = {"traffic": {"x": {"pattern": "incast", "size": "1MB", "start": "10s"}}}
 
-    assert "shared with traffic x until 1.2 ms" in str(fs.simulate("what-if-ring", overrides=once).summary()["causes"])
+    assert "shared with traffic x until 30" in str(fs.simulate("what-if-ring", overrides=once).summary()["causes"])
     late = fs.simulate("what-if-ring", overrides=never)
     assert "traffic x" not in str(late.summary()["causes"])
     assert any("were to begin after the jobs were done" in note for note in late.notes)
+
+
+def test_calls_that_share_a_full_wire_with_traffic_wait_for_nothing_else(tmp_path: Path) -> None:
+    """What is sent from 300 ms on leaves the wire of host 0 no rest while gradients are reduced."""
+    traffic = {"x": {"to_host": 0, "ranks": "8-15", "size": "1GB", "start": "300ms"}}
+    result = fs.simulate(fs.load("what-if-ring", {"traffic": traffic}))
+    first, *others = summarise(result)["causes"]
+
+    assert first["resource"] == "switch0->host0"
+    assert first["detail"].startswith("shared with traffic x until")
+    assert first["time_s"] == pytest.approx(float((result.calls.end - result.calls.start).max()) / 1e12, rel=1e-5)
+    assert not [cause for cause in others if cause["cause"] == "latency" and cause["time_s"] > 1e-6]
+
+    result.save(tmp_path / "run.h5")
+    assert fs.read(tmp_path / "run.h5") == result
+
+
+def test_traffic_that_is_over_before_calls_is_no_cause() -> None:
+    traffic = {"x": {"to_host": 0, "ranks": "8-15", "size": "100MB", "start": "0ms"}}
+    plain = summarise(fs.simulate(fs.load("gpt2-medium-dp", {"cluster.hosts": 16})))
+    told = summarise(fs.simulate(fs.load("gpt2-medium-dp", {"cluster.hosts": 16, "traffic": traffic})))
+
+    assert told["causes"] == plain["causes"]
 
 
 def test_a_file_of_traffic_says_itself_what_is_sent(tmp_path: Path) -> None:
