@@ -39,7 +39,7 @@ def topology(
     """Count switches, ports, cables and transceivers of a fabric, price them, find its bisection, and draw it."""
     check_output_file(output, scenario, prices)
     from fabricsim.report.topology_text import bill_text, topology_text  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.run.bill import bill_of, wired  # noqa: PLC0415  as above
+    from fabricsim.run.bill import bill_of, down_for_good, said_of, wired  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import load  # noqa: PLC0415  as above
     from fabricsim.scenario.prices import read_prices  # noqa: PLC0415  as above
     from fabricsim.topology.inventory import take_inventory  # noqa: PLC0415  as above
@@ -47,7 +47,10 @@ def topology(
     loaded = load(scenario, list(settings or []), with_job=False).scenario
     listed = None if prices is None else read_prices(prices)
     network, wires = wired(loaded)
-    found = take_inventory(network, wires, loaded.ends.count)
+    down = down_for_good(loaded)
+    found = take_inventory(network, wires, loaded.ends.count, down)
+    if down:
+        note(f"{said_of(down)}: tiers, bisection and ways are told without, all else with what is down")
     bill = None if listed is None else bill_of(loaded, listed, found)
     name, kind = loaded.name, loaded.fabric.topology
     title = name if name == kind else f"{name}, {kind}"
@@ -60,6 +63,7 @@ def topology(
         note(f"wrote {output}")
     if as_json:
         said = {"name": name, "topology": kind, "hosts": loaded.ends.hosts, **asdict(found)}
+        said |= {"cables_down": len(down) // 2} if down else {}
         say_json(said if bill is None else {**said, "bill": bill.told()})
     else:
         show(topology_text(title, found), *([] if bill is None else [bill_text(bill)]))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import simpy
+
+from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
 from fabricsim.topology.bill import make_bill, parts_of
 from fabricsim.topology.inventory import take_stock
@@ -11,6 +14,8 @@ from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.wires import freeze, network_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fabricsim.scenario.network import Network
     from fabricsim.scenario.prices import PriceList
     from fabricsim.scenario.scenario import Scenario
@@ -27,6 +32,20 @@ def wired(scenario: Scenario) -> tuple[Network, Wires]:
     """Build the network of a scenario, and nothing on it."""
     network = network_of(scenario.fabric, scenario.ends)
     return network, freeze(network, scenario.link_rate, ResourceList(), scenario.fabric)
+
+
+def down_for_good(scenario: Scenario) -> tuple[int, ...]:
+    """Find the wires that are down from the start, and nobody knows until when, by their numbers."""
+    failures = scenario.fabric.failures
+    if not any(each.begin == 0 and each.until is each.mtbf is None and not each.degrades for each in failures):
+        return ()
+    return tuple(sorted(Fabric(simpy.Environment(), scenario).failures.lasting()))
+
+
+def said_of(down: Sequence[int]) -> str:
+    """Say how many cables are `down_for_good`."""
+    count = len(down) // 2
+    return f"{count} cable{'s are' if count > 1 else ' is'} down from the start (fabric.failures)"
 
 
 def bill_of(scenario: Scenario, prices: PriceList, stock: Stock | None = None) -> Bill:

@@ -33,6 +33,7 @@ from fabricsim.engine.outcome import call_records, counters, link_records, rate_
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.records.program import COMPUTE, NONE
 from fabricsim.results.throughput import IterationWork
+from fabricsim.run.bill import said_of
 from fabricsim.run.result import Result
 from fabricsim.run.together import Placed, crossed_by, joined, run, sent_over, streams
 from fabricsim.scenario import given, library
@@ -203,7 +204,9 @@ def check(loaded: LoadedScenario) -> list[str]:
     """
     job = loaded.scenario.job
     fabric = Fabric(simpy.Environment(), loaded.scenario)
-    said = [f"fabric: {describe(fabric.platform.wires, fabric.platform.nics)}"]
+    wires, down = fabric.platform.wires, [*fabric.failures.lasting()]
+    standing = wires.lacking(down) if down else wires
+    said = [f"fabric: {describe(standing, fabric.platform.nics)}{f'; {said_of(down)}' if down else ''}"]
     streams(loaded.scenario)
     if loaded.scenario.jobs:
         jobs = several(loaded)

@@ -14,6 +14,8 @@ from fabricsim.topology.tiers import tiers
 from fabricsim.topology.wires import NS_PER_METRE
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from fabricsim.scenario.network import Network
     from fabricsim.topology.wires import Wires
 
@@ -80,16 +82,20 @@ def take_stock(network: Network, wires: Wires, nics: int) -> Stock:
     return Stock(nics, _switches(wires, cable, inside, nics), int(inside.sum()), cables, transceivers, adapters)
 
 
-def take_inventory(network: Network, wires: Wires, nics: int) -> Inventory:
-    """Count a network, and find what it achieves; arguments as of `take_stock`."""
-    diameter, joined = _diameter(wires, nics)
+def take_inventory(network: Network, wires: Wires, nics: int, down: Collection[int] = ()) -> Inventory:
+    """Count a network, and find what it achieves; arguments as of `take_stock`.
+
+    `down`: wires that are counted, and achieve nothing.
+    """
+    standing = wires.lacking(down) if down else wires
+    diameter, joined = _diameter(standing, nics)
     found = take_stock(network, wires, nics)
     faster = np.maximum(wires.rate, wires.rate[wires.reverse])
     injection = float(faster[wires.source < nics // 2].sum() * _GBPS)
     return Inventory(
         **vars(found),
-        tiers=_tiers(wires, nics),
-        bisection=_bisection(wires, nics),
+        tiers=_tiers(standing, nics),
+        bisection=_bisection(standing, nics),
         injection=injection,
         diameter=diameter,
         joined=joined,
@@ -192,6 +198,8 @@ def first_apart(wires: Wires, hosts: int, per_host: int) -> int:
 
 def _diameter(wires: Wires, nics: int) -> tuple[int | None, bool]:
     """Count switches on the longest of all shortest ways between two NICs; and tell whether all are joined."""
+    if (wires.first[:nics] == wires.first[1 : nics + 1]).any():
+        return None, False
     gates = np.unique(wires.target[wires.source < nics])
     nodes, farthest = len(wires.nodes), 0
     distances, scratch = np.empty(nodes, np.int32), (np.empty(nodes, np.int64), np.zeros(nodes, np.uint8))

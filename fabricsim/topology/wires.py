@@ -81,6 +81,20 @@ class Wires:
         cost[list(wires)] = AVOIDED
         return replace(self, cost=cost)
 
+    def lacking(self, wires: Iterable[int]) -> Wires:
+        """Leave out some cables, by the wires of both their directions; the others get new numbers."""
+        kept = np.ones(len(self.rate), bool)
+        kept[list(wires)] = False
+        number = np.cumsum(kept) - 1
+        of_wires = ("source", "target", "rate", "propagation", "cost", "rank", "loss")
+        return replace(
+            self,
+            **{name: getattr(self, name)[kept] for name in of_wires},
+            first=np.searchsorted(self.source[kept], np.arange(len(self.nodes) + 1)),
+            reverse=number[self.reverse[kept]],
+            names=tuple(name for name, there in zip(self.names, kept.tolist(), strict=True) if there),
+        )
+
     def graph(self) -> nx.Graph:
         """Make a graph of the nodes; its edges carry ``rate``, bytes/s of all parallel cables, and ``propagation``, ps.
 

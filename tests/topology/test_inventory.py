@@ -179,3 +179,50 @@ def test_switches_of_a_file_may_have_any_name(names: tuple[str, ...], tmp_path: 
     counts = {frozenset(kind["between"].split(" - ")): kind["count"] for kind in found.cables}
     assert counts == {frozenset(("NIC", leaf)): 4, frozenset((leaf, spine)): 4}
     assert [(tier["name"], tier["switches"]) for tier in found.tiers] == [(leaf, 2), (spine, 2)]
+
+
+def _told(*failures: str, as_json: bool = True) -> tuple[str, str]:
+    fabric = f'fabric={{topology="leaf-spine",hosts_per_leaf=2,spines=2,failures=[{",".join(failures)}]}}'
+    command = ["topology", "ideal-16", "--set", "cluster.hosts=4", "--set", fabric, *(["--json"] if as_json else [])]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    return done.stdout, done.stderr
+
+
+def test_what_is_down_from_the_start_is_counted_and_achieves_nothing() -> None:
+    stdout, stderr = _told('{link="leaf0-spine1"}')
+    found = json.loads(stdout)
+
+    assert found["bisection"] == pytest.approx(100)  # leaf0 has one cable of 100 Gb/s up
+    assert found["tiers"][0]["up_gbps"] == pytest.approx(3 * 100)
+    assert (found["diameter"], found["joined"], found["cables_down"]) == (3, True, 1)
+    assert sum(kind["count"] for kind in found["cables"]) == 8
+    assert "1 cable is down from the start (fabric.failures)" in stderr
+
+
+@pytest.mark.parametrize("failure", ['{link="leaf0-spine*"}', '{host="host3"}'])
+def test_a_fabric_of_which_a_part_is_cut_off_is_not_joined(failure: str) -> None:
+    found = json.loads(_told(failure)[0])
+
+    assert (found["joined"], found["diameter"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        '{link="leaf0-spine1",from="1ms"}',
+        '{link="leaf0-spine1",until="1ms"}',
+        '{link="leaf0-spine1",rate="1Gbps"}',
+        '{link="leaf0-spine1",mtbf="1s",mttr="1s"}',
+    ],
+)
+def test_what_fails_later_or_for_a_time_is_in_the_fabric(failure: str) -> None:
+    assert _told(failure) == _told()
+
+
+def test_check_tells_the_fabric_without_what_is_down() -> None:
+    fabric = 'fabric={topology="leaf-spine",hosts_per_leaf=2,spines=2,failures=[{switch="spine1"}]}'
+    done = CliRunner().invoke(app, ["check", "ideal-16", "--set", "cluster.hosts=4", "--set", fabric])
+
+    assert "2 leaves x 2 down (100 Gb/s) / 1 up (100 Gb/s), 2:1; 1 spine x 2 down" in " ".join(done.output.split())
+    assert "2 cables are down from the start" in " ".join(done.output.split())
