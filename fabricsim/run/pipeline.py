@@ -380,7 +380,7 @@ def _run(
     if replayed.end <= replayed.start:
         msg = f"{scenario.name}: the iteration took no time: nothing was simulated; give a job that computes or sends"
         raise SimulationError(msg)
-    notes = (*ready.notes, *(stream.note() for stream in beside))
+    notes = (*ready.notes, *(stream.note(replayed.end) for stream in beside))
     if fabric.world.communicators["ticking"].any():
         notes = (*notes, _TICKING)
     calls = call_records(fabric, program, replayed, sent_over(fabric, beside, replayed.end))

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from fabricsim.workload.program import Program
 
 
+_STUCK = 2.0
+"""Times the longest round: one that takes longer is told. Most runs end during a round, which nothing holds up."""
+
+
 class Placed(NamedTuple):
     """A job that is ready to run: its program, its ranks of the cluster (its own if None), and when it begins, ps."""
 
@@ -39,7 +43,7 @@ class Placed(NamedTuple):
 
 @dataclass
 class Stream:
-    """Traffic of one name: its flows, when each round of them began, ps, and how long each took, s."""
+    """Traffic of one name: its flows, when each round of them began, ps, and how long each that arrived took, s."""
 
     name: str
     flows: NDArray[np.void]
@@ -60,15 +64,19 @@ class Stream:
         whole = zip_longest(self.begun, over, fillvalue=end)
         return [(begin, min(until, end)) for begin, until in whole if begin < end]
 
-    def note(self) -> str:
-        """Say what was sent."""
+    def note(self, end: int) -> str:
+        """Say what was sent in a run until `end`, ps."""
         what = f"traffic {self.name}: {len(self.flows)} flows, {self.flows['bytes'].sum() / 1e9:.4g} GB in all"
         if not self.begun:
             return f"{what}, which were to begin after the jobs were done"
         if not self.rounds:
             return f"{what}, which had not arrived when the jobs were done"
         mean = human_seconds(sum(self.rounds) / len(self.rounds))
-        return f"{what}; {len(self.rounds)} times, {mean} each in the mean"
+        said = f"{what}; {len(self.rounds)} times, {mean} each in the mean"
+        last = seconds(self.begun[-1])
+        if len(self.begun) > len(self.rounds) and seconds(end) - last > _STUCK * max(self.rounds):
+            said += f"; the next, begun at {human_seconds(last)}, had not arrived when the jobs were done"
+        return said
 
 
 def streams(scenario: Scenario) -> list[Stream]:
