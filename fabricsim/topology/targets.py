@@ -43,10 +43,16 @@ def find(platform: Platform, name: str, kind: str | None = None) -> list[FabricP
         found = [*_KINDS[each](platform, name)]
         if found:
             return found
-    known = [*platform.nodes, *map(_cable, platform.wires.names)]
-    hint = did_you_mean(name, known, f"cables are called as {known[-1]}, nodes as {known[0]}")
-    msg = f"there is no {kind or 'part of the fabric'} {name!r}; {hint}"
+    msg = f"there is no {kind or 'part of the fabric'} {name!r}; {_hint(platform, name, kind)}"
     raise SimulationError(msg)
+
+
+def _hint(platform: Platform, name: str, kind: str | None) -> str:
+    """Say what is there in the place of a name."""
+    if kind == "gpu" or (kind is None and name.startswith("gpu")):
+        return f"GPUs are gpu0 to gpu{platform.cluster.ranks - 1}"
+    known = [*platform.nodes, *map(_cable, platform.wires.names)]
+    return did_you_mean(name, known, f"cables are called as {known[-1]}, nodes as {known[0]}")
 
 
 def in_both_directions(platform: Platform, part: FabricPart) -> FabricPart:

@@ -192,6 +192,7 @@ def test_in_the_flow_engine_a_lossy_cable_carries_less() -> None:
 @pytest.mark.parametrize(
     ("deed", "said"),
     [
+        (lambda fabric: fabric.fail("gpu77"), "there is no part of the fabric 'gpu77'; GPUs are gpu0 to gpu3"),
         (lambda fabric: fabric.fail("leaf9"), "there is no part of the fabric 'leaf9'; did you mean"),
         (lambda fabric: fabric.set_rate("gpu0", "1Gbps"), "gpu0 has no cables that are slow or lossy: name its NIC"),
         (lambda fabric: fabric.set_rate("host0", 0), "give one above 0, or fail"),
