@@ -216,6 +216,24 @@ def test_a_graph_is_written_as_cables(tmp_path: Path) -> None:
     assert len(lines) == 9
 
 
+@pytest.mark.parametrize(
+    "edge", [{"gbps": 100, "delay_ns": 500.0}, {"gbps": "100", "delay": "500ns"}, {"rate": "100Gbps", "delay_ns": 500}]
+)
+def test_edges_have_quantities_or_the_numbers_of_cable_files(edge: dict[str, object], tmp_path: Path) -> None:
+    fs.write(nx.Graph([("switch", "host0", edge)]), tmp_path / "one.csv")
+
+    assert (tmp_path / "one.csv").read_text("utf-8").splitlines()[1] == "switch,host0,100,500"
+
+
+@pytest.mark.parametrize(
+    ("edge", "said"),
+    [({"gbps": -1, "delay_ns": 5}, "is negative"), ({"gbps": 1, "delay_ns": "x"}, "edge"), ({"gbps": 1}, "no delay")],
+)
+def test_numbers_of_edges_that_no_cable_has_are_refused(edge: dict[str, object], said: str, tmp_path: Path) -> None:
+    with pytest.raises(fs.InputError, match=said):
+        fs.write(nx.Graph([("switch", "host0", edge)]), tmp_path / "one.csv")
+
+
 def _joined(kind: type[nx.Graph], *edges: tuple[object, object], **other: str) -> nx.Graph:
     graph = kind()
     graph.add_edges_from(edges, rate="100Gbps", delay="500ns")

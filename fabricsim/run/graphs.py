@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _WAY_OUT = "give each one such as rate='100Gbps', delay='500ns'"
+_OF_EDGES = (("gbps", "rate", "Gbps", RATE), ("delay_ns", "delay", "ns", DURATION))
+"""Key of a number as cable files have it, which counts first; key of a quantity; unit of the number; what it is."""
 
 
 def cables_of(graph: nx.Graph) -> list[str]:
@@ -49,11 +51,12 @@ def cables_of(graph: nx.Graph) -> list[str]:
 
 
 def _quantities(name: str, edge: Mapping[str, object]) -> str:
-    if lacking := [key for key in ("rate", "delay") if key not in edge]:
+    if lacking := [key for number, key, *_ in _OF_EDGES if not {number, key} & edge.keys()]:
         msg = f"{name} has no {lacking[0]}; {_WAY_OUT}"
         raise InputError(msg)
+    texts = (f"{edge[number]}{unit}" if number in edge else str(edge[key]) for number, key, unit, _ in _OF_EDGES)
     try:
-        rate, delay = parse(str(edge["rate"]), RATE), parse(str(edge["delay"]), DURATION)
+        rate, delay = (parse(text, kind) for text, (*_, kind) in zip(texts, _OF_EDGES, strict=True))
     except ValueError as error:
         msg = f"{name}: {error}; {_WAY_OUT}"
         raise InputError(msg) from error
