@@ -185,3 +185,14 @@ def test_a_lost_rail_is_gone_round_over_nvlink(
     assert times[2] == pytest.approx(ALONE + LATENCY, rel=1e-9, abs=slack)
     narrow = send(engine, [(2, 10)], fabric=fabric, nvlink_rate="10GBps", **nics)
     assert narrow == pytest.approx([SIZE / 10e9 + LATENCY], rel=1e-9, abs=slack)
+
+
+@pytest.mark.parametrize(("lost", "port", "taken"), [(2, 2, 1), (2, 0, 3), (0, 0, 1), (1, 1, 3), (3, 3, 0)])
+def test_channels_of_a_lost_rail_take_those_left_by_their_number(lost: int, port: int, taken: int) -> None:
+    fabric = {"failures": [{"nic": f"host1/nic{lost}"}]}
+    four = {"gpus_per_host": 4, "nics_per_host": 4, "gpu": {**GPU, "nvlink_rate": "600GBps"}, "nic_failover": True}
+    platform = Fabric(simpy.Environment(), ideal_scenario(2, cluster={**four, **NVLINK}, **fabric)).platform
+
+    rails = [rail for turn in range(1, 4) if (rail := (lost + turn) % 4) != lost]
+    assert rails[port % 3] == taken
+    assert platform.nics_of(lost, 4 + lost, port) == (taken, 4 + taken)
