@@ -27,7 +27,7 @@ from fabricsim.workload.links import share as part
 from fabricsim.workload.optimizer import parameters_for_products
 from fabricsim.workload.program import Call
 from fabricsim.workload.roofline import kernels_span
-from fabricsim.workload.stages import computing
+from fabricsim.workload.stages import running
 from fabricsim.workload.tape import PRECISION_BYTES, gradient_bytes
 from fabricsim.workload.work import Operation
 
@@ -211,13 +211,14 @@ class Bucketed(_Replicated):
     def _share_of(self, direction: Direction, chunk: int) -> float:
         """Give the share of a pass of a chunk beside gathers of its parameters or reductions of its gradients."""
         buckets = [(share, bucket) for share, chunks in self._buckets for bucket in chunks[chunk]]
+        blocks = self.chunks[chunk].blocks
         if direction == "forward":
             sizes = ((share, size) for share, bucket in buckets for size in self._gathered(share, chunk, bucket))
-            times, kernels = (self.least("all_gather", *each) for each in sizes), self.chunks[chunk].forward
+            times, passes = (self.least("all_gather", *each) for each in sizes), [block.forward for block in blocks]
         else:
             sizes = ((share, self.reduced(share, bucket.size)) for share, bucket in buckets)
-            times, kernels = (self.least(self.reduce, *each) for each in sizes), self.chunks[chunk].backward
-        return part(sum(times), seconds(kernels))
+            times, passes = (self.least(self.reduce, *each) for each in sizes), [block.backward for block in blocks]
+        return part(sum(times), seconds(running(passes)))
 
     def _gathered(self, share: _Share, chunk: int, bucket: Bucket) -> list[int]:
         """Bytes of the parameters of a bucket as they are gathered, those of each width apart."""
@@ -292,7 +293,7 @@ class Sharded(_Replicated):
         """Give the share of the pass of a block beside the collectives of its own parameters and gradients."""
         if (chunk, block, direction) not in self._parts:
             passes, back = self.chunks[chunk].blocks[block], direction == "backward"
-            kernels = seconds(computing([passes.backward if back else passes.forward]))
+            kernels = seconds(running([passes.backward if back else passes.forward]))
             collectives = 0.0
             for share in self.shares:
                 gathered = self._gathered(share, chunk, block)

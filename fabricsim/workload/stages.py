@@ -78,8 +78,13 @@ class Stage:
 
 
 def computing(passes: Iterable[Iterable[Timed]]) -> int:
-    """Time of all kernels of some passes, one behind the other, ps."""
+    """Time of all kernels of some passes, one behind the other as the host issues them, ps."""
     return row(item for item in chain.from_iterable(passes) if isinstance(item, Span)).alone
+
+
+def running(passes: Iterable[Iterable[Timed]]) -> int:
+    """Time in which the GPU runs kernels of some passes, ps; it does not while it waits for the host."""
+    return sum(item.run for item in chain.from_iterable(passes) if isinstance(item, Span))
 
 
 def plan_stages(job: Job, gpu: Gpu, held: int = 0) -> tuple[Stage, ...]:

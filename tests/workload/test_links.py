@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 from fabricsim.run.pipeline import build_plan, load
+from fabricsim.scenario.schedule import Direction
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.compile import TIMERS
+from fabricsim.workload.data_parallel import make_reducer
 from fabricsim.workload.issue import kernel
+from fabricsim.workload.lane import RankOps
 from fabricsim.workload.links import HIDDEN, Beside, Links, share, shares
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.program import CollectiveName
@@ -68,6 +73,24 @@ def test_a_sharded_pass_slows_by_its_gathers() -> None:
         found[slowdown] = ops["duration"][mine].sum() / 1e12 / plan.micro_batches / 32
 
     assert found[1.5] - found[1.0] == pytest.approx(0.5 / HIDDEN * layer, rel=0.1)
+
+
+@pytest.mark.parametrize("sharing", ["zero=3", "zero=1"])
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_what_kernels_slow_by_does_not_depend_on_the_host(sharing: str, direction: Direction) -> None:
+    degrees = f"job.parallelism={{ context = 1, data = 8, {sharing} }}"
+    overlap = ["job.overlap=ddp"] if sharing == "zero=1" else []
+    found = []
+    for launch in ("0s", "1ms"):  # a GPU that never waits for its host, and one that always does
+        plan = build_plan(load("recipes", [degrees, *overlap, "cluster.gpu.memory=1TB", f"job.kernel_launch={launch}"]))
+        lane = RankOps(ProgramBuilder(TIMERS), plan.placement, 0, Beside(1.2, LINKS), plan.job.kernel_launch)
+        reducer = make_reducer(plan.job, plan.gpu, lane, plan.chunks(0))
+        reducer.begin()
+        reducer.before_forward(0, 0)
+        found.append(reducer.beside_pass(direction, 0, 1, final=True))
+
+    assert 0 < found[0] * HIDDEN < 1
+    assert found[0] == found[1]
 
 
 @pytest.mark.slow
