@@ -67,15 +67,15 @@ def optimizer_operations(
 ) -> tuple[Operation | Level, ...]:
     """List what the optimizer does to the parameters of a stage, once per iteration.
 
-    Bytes per parameter, after Megatron-LM's mixed-precision Adam with ``g`` bytes per gradient and
-    ``w`` per parameter: zero the buffer ``g`` (tensor by tensor there is none); divide by the
-    data-parallel size ``2 g`` (only with data parallelism, and if `gradient_copies` do not); copy to
-    fp32 ``g + 4`` (not if gradients are fp32); unscale and look for infinities ``8`` (fp16 only: bf16
-    has no loss scale); norm ``4``; scale by the clip factor ``8`` (only if the norm is above its limit,
-    ``clip_gradients``); Adam reads gradient, parameter and two moments and writes three of them ``28``,
-    operation by operation ``156``; write the working copy ``4 + w`` (not in fp32); with narrower
-    products turn it, and transpose it, once, but with ZeRO 3 (`parameters_for_products`); shared out, each rank does so
-    with all that it holds, once they are gathered, or turns its own and transposes all (``job.narrow_gathers``).
+    Bytes per parameter, after Megatron-LM's mixed-precision Adam with ``g`` bytes per gradient and ``w`` per
+    parameter: zero the buffer ``g`` (tensor by tensor there is none); divide by the data-parallel size ``2 g``
+    (only with data or context parallelism, whose ranks have other tokens, and if `gradient_copies` do not); copy to
+    fp32 ``g + 4`` (not if gradients are fp32); unscale and look for infinities ``8`` (fp16 only: bf16 has no loss
+    scale); norm ``4``; scale by the clip factor ``8`` (only if the norm is above its limit, ``clip_gradients``);
+    Adam reads gradient, parameter and two moments and writes three of them ``28``, operation by operation ``156``;
+    write the working copy ``4 + w`` (not in fp32); with narrower products turn it, and transpose it, once, but with
+    ZeRO 3 (`parameters_for_products`); shared out, each rank does so with all that it holds, once they are
+    gathered, or turns its own and transposes all (``job.narrow_gathers``).
 
     `tensors`: elements of each parameter tensor, or of all together.
     `job`: says with ``optimizer`` whether a pass is one kernel for all tensors or one for each. That of
@@ -85,10 +85,11 @@ def optimizer_operations(
     `held`: elements that a rank holds, if it updates but a share of them.
     """
     grad, width = gradient_bytes(job), PRECISION_BYTES[job.precision]
+    replicas = job.parallelism.data * job.parallelism.context
     adam = _CHAIN if job.optimizer == "separate" else {"Adam": (4, 3)}
     rows = [
         ("zero gradients", grad, job.optimizer in {"fused", "distributed"}),
-        ("average gradients", 2 * grad, job.parallelism.data > 1 and not job.flatten_gradients),
+        ("average gradients", 2 * grad, replicas > 1 and not job.flatten_gradients),
         ("copy gradients to fp32", grad + FP32, grad != FP32),
         ("unscale", 2 * FP32, job.precision == "fp16"),
         ("gradient norm", FP32, True),

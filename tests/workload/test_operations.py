@@ -135,6 +135,13 @@ def test_optimizer_moves_these_bytes_per_parameter(precision: str, gradient: str
     assert traffic(optimizer_operations([1000], job)) == 1000 * size
 
 
+@pytest.mark.parametrize(("degrees", "averaged"), [({}, 0), ({"data": 2}, 1), ({"context": 2}, 1), ({"tensor": 2}, 0)])
+def test_gradients_are_averaged_over_all_that_have_other_tokens(degrees: dict[str, int], averaged: int) -> None:
+    found = optimizer_operations([100], make_job(attention="fused", **degrees))
+
+    assert [getattr(item, "name", "") for item in found].count("average gradients") == averaged
+
+
 def test_an_optimizer_goes_tensor_by_tensor_over_the_same_bytes() -> None:
     tensors = (1000, 10, 1)
     fused, each = (
