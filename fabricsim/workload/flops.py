@@ -24,8 +24,17 @@ def iteration_flops(job: Job) -> int:
     for block in stage_blocks(job.model, 1)[0]:
         work = block_work(block, whole)
         items = work.forward + work.backward
-        per_micro_batch += sum(item.flops for item in items if isinstance(item, Operation))
+        per_micro_batch += sum(_even_flops(item, whole) for item in items if isinstance(item, Operation))
     return per_micro_batch * (job.global_batch // job.micro_batch)
+
+
+def _even_flops(item: Operation, whole: Job) -> int:
+    """FLOPs of a kernel; of one of experts those of all tokens, which kernels round up to as many for each expert."""
+    experts = whole.model.experts
+    if experts is None or not item.name.startswith("experts"):
+        return item.flops
+    tokens = whole.micro_batch * whole.sequence * experts.per_token
+    return item.flops * tokens // (-(-tokens // experts.count) * experts.count)
 
 
 def model_flops(job: Job) -> int:

@@ -81,3 +81,15 @@ def test_fused_attention_leaves_out_what_a_causal_mask_hides() -> None:
     # 3 times two full products against one half of two and of five
     assert iteration_flops(separate) - iteration_flops(fused) == 3 * core - core // 2 - 5 * core // 4
     assert model_flops(separate) == model_flops(fused)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_flops_of_experts_do_not_depend_on_how_tokens_divide(batch: int) -> None:
+    # 97 tokens go to 2 of 8 experts each, which kernels round up to 25 tokens for each expert
+    job, model = make_job("mixtral-8x7b", micro_batch=batch, sequence=97), make_model("mixtral-8x7b")
+    hidden, inner, width = 4096, 14336, 2 * 1024 + 2 * 4096
+
+    matrices = 2 * 3 * hidden * inner + 8 * hidden + width * hidden  # of experts, router and attention
+    assert model_flops(job) == 6 * batch * 97 * (
+        model.layers * (matrices + 2 * 97 * hidden) + hidden * model.vocabulary
+    )
