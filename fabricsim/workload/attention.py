@@ -251,10 +251,12 @@ def _kept(tape: Tape, core: Core) -> int:
     """Bytes that fused attention keeps: its inputs as its products read them.
 
     Those of 16 bits are not kept if they are made again of latent vectors. Those of 8 bits are: they are not turned
-    again (``save_for_backward`` of NVIDIA/TransformerEngine, dot_product_attention/backends.py).
+    again (``save_for_backward`` of NVIDIA/TransformerEngine, dot_product_attention/backends.py). What is repeated as a
+    whole keeps what it got, in 16 bits, and turns it again (``_checkpointed_attention_forward`` of NVIDIA/Megatron-LM,
+    megatron/core/transformer/attention.py).
     """
     narrow = tape.job.attention_products
-    if narrow is not None:
+    if narrow is not None and tape.job.recompute != "selective":
         width = _layouts(narrow) * NARROW_BYTES[narrow]
     else:
         width = 0 if tape.job.recompute == "latent" else tape.width

@@ -171,6 +171,22 @@ def test_attention_in_8_bits_turns_its_factors(precision: str, passes: list[floa
     assert turned == [inputs * each for each in passes]
 
 
+@pytest.mark.parametrize(("precision", "kept"), [("fp8", 1), ("mxfp8", 2 * 33 / 32)])
+def test_attention_that_is_repeated_keeps_its_inputs_as_it_got_them(precision: str, kept: float) -> None:
+    inputs, sums = 8192 * (4096 + 2 * 1024), 4 * 32 * 8192
+    works = {}
+    for narrow in ("", f"job.attention_products={precision}"):
+        for recompute in ("none", "selective"):
+            changes = ["job.parallelism.context=1", f"job.recompute={recompute}", *([narrow] if narrow else [])]
+            job = job_of("cluster.gpu.include=gb300", *changes)
+            works[bool(narrow), recompute] = block_work(stage_blocks(job.model, 1)[0][1], job)
+
+    assert works[True, "none"].stored - works[False, "none"].stored == (kept - 2) * inputs
+    assert works[True, "selective"].stored == works[False, "selective"].stored == works[False, "none"].stored - sums
+    turned = [getattr(item, "name", "") for item in works[True, "selective"].backward]
+    assert turned.count("quantise attention inputs") == 1
+
+
 def test_a_window_takes_nothing_from_a_backward_pass_in_8_bits() -> None:
     core = Core(1, 64, 8, 64, 4096, 4096, causal=True)
     small, (_, gradient) = fused_passes(2, core._replace(window=128), "mxfp8")
