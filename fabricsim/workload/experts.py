@@ -142,7 +142,7 @@ def _router(tape: Tape, job: Job, tokens: int) -> None:
     which memory bounds. Routers are never frozen: adapters are for dense models.
     """
     hidden, count = job.model.hidden, experts_of(job.model).count
-    if experts_of(job.model).router_precision is None:
+    if experts_of(job.model).router_precision is None or tape.width == FP32:
         tape.plain = True
         tape.linear("router", (tokens, hidden, count), stored=tokens * hidden)
         tape.plain = False

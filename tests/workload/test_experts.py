@@ -266,6 +266,15 @@ def test_a_router_in_fp32_turns_its_input_and_the_gradient_of_that() -> None:
     assert added(changed, plain, "backward") - 2 * tokens * hidden * (2 + 4) - products == accumulated
 
 
+def test_a_router_of_a_job_in_fp32_is_in_fp32_anyhow() -> None:
+    plain = job_of("flex", data=1, expert=1, precision="fp32")
+    experts = plain.model.experts
+    assert experts is not None
+    wide = experts.model_copy(update={"router_precision": "fp32"})
+
+    assert layer(plain.model_copy(update={"model": plain.model.model_copy(update={"experts": wide})})) == layer(plain)
+
+
 def test_activations_of_experts_are_kept_or_repeated() -> None:
     kept, repeated = (job_of("flex", data=1, expert=1, recompute=how) for how in ("none", "expert-activation"))
     experts = kept.model.experts
