@@ -5,8 +5,8 @@ section 3.1): ``w + g + 12`` with Adam in mixed precision (fp32 weight and two m
 fp32; ZeRO 1 shares out the optimizer's part over ``n`` data-parallel ranks, ZeRO 2 the gradients, too, and
 ZeRO 3 all. While the optimizer runs, gradients of 16 bits have a copy in fp32: with that it is the 20
 bytes of Megatron-LM (Megatron Core, "Distributed Optimizer"), but no activations are left then. Frozen weights beside
-adapters have neither gradients nor optimizer, and are kept in the precision of products (``fp8_model_init`` of
-Transformer Engine).
+adapters have neither gradients nor optimizer, and those of layers are kept in the precision of products
+(``fp8_model_init`` of Transformer Engine).
 
 Activations are what blocks keep for their backward pass (Korthikanti et al., arXiv 2205.05198, section 4),
 times the passes in flight (`fabricsim.workload.passes.in_flight`): in the first stage ``p`` micro-batches
@@ -25,7 +25,7 @@ from fabricsim.workload.adapters import trained_parameters
 from fabricsim.workload.heads import logit_tokens
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
-from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.shapes import LAYERS, stage_blocks
 from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, gathered_width, gradient_bytes
 
 if TYPE_CHECKING:
@@ -102,20 +102,30 @@ class _Need:
         """Memory of a rank of a pipeline stage."""
         stages = self.job.parallelism.pipeline
         held = [block for chunk in self.parameters[number::stages] for block in chunk]
-        weight = self.weight if self.job.adapters is None else NARROW_BYTES.get(self.job.products or "", self.weight)
         trained = held
         if self.job.adapters is not None:
             trained = [Parameters(count) for chunk in trained_parameters(self.job)[number::stages] for count in chunk]
         master = MOMENTS + (MASTER if self.job.precision != "fp32" else 0)
         copied = MASTER if self.gradient != MASTER else 0
         return Memory(
-            weights=round(self.share(held, _PARAMETERS) * weight),
+            weights=self.weights(number),
             gradients=self.share(trained, _GRADIENTS) * self.gradient,
             optimizer=self.share(trained, 1) * master,
             activations=self.activations(number),
             working=max(self.recomputed(number), self.logits(number)) + self.unsharded(number),
             step=self.share(trained, 1) * copied,
         )
+
+    def weights(self, number: int) -> int:
+        """Bytes of parameters, and of adapters; frozen ones of layers are as narrow as their products."""
+        job, stages = self.job, self.job.parallelism.pipeline
+        if job.adapters is None:
+            held = [block for chunk in self.parameters[number::stages] for block in chunk]
+            return self.share(held, _PARAMETERS) * self.weight
+        narrow = NARROW_BYTES.get(job.products or "", self.weight)
+        blocks = [block for chunk in self.blocks[number::stages] for block in chunk]
+        frozen = sum(block.parameters * (narrow if block.kind in LAYERS else self.weight) for block in blocks)
+        return round(frozen) + self.weight * sum(map(sum, trained_parameters(job)[number::stages]))
 
     @cached_property
     def replicas(self) -> tuple[int, int]:

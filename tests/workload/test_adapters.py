@@ -47,10 +47,14 @@ def test_only_adapters_have_gradients() -> None:
     assert names == {"adapter in weight gradient", "adapter out weight gradient"}
 
 
-def test_memory_is_that_of_frozen_weights() -> None:
-    need = fullest(job_of(*_ADAPTED, "job.products=fp8"))[1]
+@pytest.mark.parametrize(("products", "width"), [("fp8", 1), ("nvfp4", 9 / 16)])
+def test_memory_is_that_of_frozen_weights(products: str, width: float) -> None:
+    job = job_of(*_ADAPTED, "cluster.gpu.include=gb200", f"job.products={products}")
+    need = fullest(job)[1]
+    ends = 2 * job.model.vocabulary * 8192 + 8192  # embedding, norm and logits stay as they are, and so do adapters
+    adapters = sum(map(sum, trained_parameters(job)))
 
-    assert need.weights == parameters(job_of(*_ADAPTED).model)
+    assert need.weights == width * (parameters(job.model) - ends) + 2 * ends + 2 * adapters
     assert need.gradients < 0.002 * need.weights
 
 
