@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 STEPS, COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD, FIRST_STREAM = 0, 7, 100, 500, 1000
 """Threads of a rank: its steps, its kernels, those beside them, its host; and from the last on a thousand numbers for
-the collectives of each dimension, as NCCL has a stream for each communicator."""
+the collectives of each dimension, as NCCL has a stream for each communicator. What overlaps has a thread each, up to
+the next of these numbers; the host has one."""
 _OF_RANKS = (COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD)
 _MOST_RANKS = 2**24
 _LARGEST = 2**63
@@ -45,6 +46,18 @@ _NAMES = {
     "all_to_all": ("SendRecv", "all_to_all"),
 }
 """Of NCCL's kernel, and PyTorch's of the collective."""
+
+
+class Drawn(NamedTuple):
+    """Ops that are drawn: their numbers, threads, and times at which their slices begin, ps; shape ``(n,)`` each."""
+
+    ops: NDArray[np.int64]
+    threads: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    def some(self, chosen: slice | NDArray[np.bool_]) -> Drawn:
+        """Take some of them."""
+        return Drawn(*(column[chosen] for column in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,27 +87,27 @@ class Slices:
         """The dimensions of the job."""
         return places(self.result)
 
-    def ranks(self, *, each: bool = False) -> Iterator[tuple[list[int], NDArray[np.int64], NDArray[np.int64]]]:
-        """Give some ranks at a time, or `each` alone: their numbers, and op and thread of what is drawn of them."""
+    def ranks(self, *, each: bool = False) -> Iterator[tuple[list[int], Drawn]]:
+        """Give some ranks at a time, or `each` alone: their numbers, and what is drawn of them."""
         rank = self.result.ops["rank"][self.order]
         bounds = [*np.flatnonzero(np.diff(rank, prepend=-1)).tolist(), len(rank)]
         first = 0
         for place in range(1, len(bounds)):
             if each or place + 1 == len(bounds) or bounds[place + 1] - bounds[first] > _AT_ONCE:
                 some = self.order[bounds[first] : bounds[place]]
-                yield rank[bounds[first:place]].tolist(), some, threads_of(self.result, some)
+                yield rank[bounds[first:place]].tolist(), drawn_of(self.result, some)
                 first = place
 
-    def text(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Iterator[Lines]:
-        """Write ops, each ended by a comma; `threads` as of `threads_of`."""
-        for begin in range(0, len(some), _AT_ONCE):
-            here = slice(begin, begin + _AT_ONCE)
-            yield self._slices(some[here], threads[here])
+    def text(self, drawn: Drawn) -> Iterator[Lines]:
+        """Write ops, each ended by a comma."""
+        for begin in range(0, len(drawn.ops), _AT_ONCE):
+            here = drawn.some(slice(begin, begin + _AT_ONCE))
+            yield self._slices(here)
             if len(self.result.calls):
-                yield self._arrows(some[here], threads[here])
+                yield self._arrows(here)
 
-    def _slices(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Lines:
-        ops, spans, calls = self.result.ops.take(some), self.result.spans[some], self.result.calls
+    def _slices(self, drawn: Drawn) -> Lines:
+        ops, ends, calls = self.result.ops.take(drawn.ops), self.result.spans["end"][drawn.ops], self.result.calls
         which, sends, known = ops["timer"].astype(np.int64), 0, 0
         group = peer = call = ops["call"]
         if len(calls):
@@ -105,8 +118,9 @@ class Slices:
         alike = ((which * 2 + sends) * 2 + known) * _KINDS + ops["kind"]
         used = np.bincount(alike) > 0
         templates = [self._template(each) for each in np.flatnonzero(used).tolist()]
-        times = (spans["start"], spans["end"] - spans["start"])
-        return lines(templates, (np.cumsum(used) - 1)[alike], (ops["rank"], threads, *times, some + 1, group, peer))
+        times = (drawn.starts, ends - drawn.starts)
+        columns = (ops["rank"], drawn.threads, *times, drawn.ops + 1, group, peer)
+        return lines(templates, (np.cumsum(used) - 1)[alike], columns)
 
     def _template(self, alike: int) -> Template:
         """Say what ops have in common that differ in numbers alone; `alike` counts them as `_slices` does."""
@@ -121,17 +135,17 @@ class Slices:
         head = _head("X", "kernel", f"ncclDevKernel_{_NAMES.get(call.collective, ('SendRecv', ''))[0]}")
         return [head, *times, *device, *_message(call, sends=which & 2 > 0, known=which & 1 > 0), b"}},\n"]
 
-    def _arrows(self, some: NDArray[np.int64], threads: NDArray[np.int64]) -> Lines:
+    def _arrows(self, drawn: Drawn) -> Lines:
         """Lead from each send to its receive."""
-        ops = self.result.ops
-        joined = (ops["kind"][some] == COLLECTIVE) & self.groups.joined[ops["call"][some]] & (ops["member"][some] <= 1)
-        here = np.flatnonzero(joined)
-        ops, spans = ops.take(some[here]), self.result.spans[some[here]]
-        moves = np.maximum(self.result.calls.start[ops["call"]], spans["start"])
-        at = np.where((ops["member"] == 1) & (moves < spans["end"]), moves, spans["start"])
+        ops = self.result.ops.take(drawn.ops)
+        joined = (ops["kind"] == COLLECTIVE) & self.groups.joined[ops["call"]] & (ops["member"] <= 1)
+        ops, here = ops[joined], drawn.some(joined)
+        moves = np.maximum(self.result.calls.start[ops["call"]], here.starts)
+        within = (ops["member"] == 1) & (moves < self.result.spans["end"][here.ops])
+        at = np.where(within, moves, here.starts)
         rest: Template = [*PLACE, b',"id":', Number(2), b',"ts":', Number(3, MICROSECONDS), b"},\n"]
         ends = [_head("s", *["send_recv"] * 2), _head("f", *["send_recv"] * 2) + b',"bp":"e"']
-        return lines([[end, *rest] for end in ends], ops["member"], (ops["rank"], threads[here], ops["call"], at))
+        return lines([[end, *rest] for end in ends], ops["member"], (ops["rank"], here.threads, ops["call"], at))
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,14 +197,20 @@ class CallGroups:
         return cls(number, whole, pairs[calls.kind], ends)
 
 
-def threads_of(result: RunRecord, some: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give each op the number of its stream or thread; those of one thread do not overlap.
+def drawn_of(result: RunRecord, some: NDArray[np.int64]) -> Drawn:
+    """Give each op the number of its stream or thread, and a start, so that no two slices of a thread overlap.
+
+    An op of the host says what holds a kernel up, from the begin of the pass: what a host does for it begins when the
+    op before is done. Of what finds no thread of its own any more, slices follow one another likewise.
 
     `some`: ops of whole ranks.
+    Returns: all but ops of the host for which nothing is left to do.
     """
     ops, spans = result.ops.take(some), result.spans[some]
     places = {name: place for place, name in enumerate(dimensions(result), len(_OF_RANKS))}
-    bases = np.array([*_OF_RANKS, *range(FIRST_STREAM, FIRST_STREAM * (len(places) + 1), FIRST_STREAM)])
+    bases = np.array([*_OF_RANKS, *range(FIRST_STREAM, FIRST_STREAM * (len(places) + 2), FIRST_STREAM)])
+    most = np.diff(bases)
+    most[_OF_RANKS.index(HOST_THREAD)] = 1
     of_kind = np.array([places[kind.dimension] for kind in result.calls.kinds], np.int64)
     place = np.where(ops["kind"] == HOST, _OF_RANKS.index(HOST_THREAD), ops["stream"] != MAIN_STREAM).astype(np.int64)
     collective = ops["kind"] == COLLECTIVE
@@ -199,9 +219,25 @@ def threads_of(result: RunRecord, some: NDArray[np.int64]) -> NDArray[np.int64]:
     stream = (ops["rank"] - ops["rank"].min(initial=_MOST_RANKS)) * np.int64(len(bases)) + place
     order = _by_start(stream, spans["start"])
     group = np.cumsum(np.diff(stream[order], prepend=stream[order[:1]]) != 0)
-    threads = np.empty(len(some), np.int64)
-    threads[order] = bases[place[order]] + _lanes(group, spans["start"][order], spans["end"][order])
-    return threads
+    lane = np.empty(len(some), np.int64)
+    lane[order] = _lanes(group, spans["start"][order], spans["end"][order])
+    last = lane >= most[place] - 1
+    starts = spans["start"].copy()
+    starts[last] = _one_after_another(stream[last], starts[last], spans["end"][last])
+    drawn = Drawn(some, bases[place] + np.minimum(lane, most[place] - 1), starts)
+    return drawn.some((spans["end"] > starts) | (ops["kind"] != HOST))
+
+
+def _one_after_another(
+    stream: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Let each span of a stream begin no sooner than the one that ended before it; gives the starts."""
+    order = np.lexsort((start, end, stream))
+    same = np.diff(stream[order], prepend=NONE) == 0
+    before = np.where(same, np.roll(end[order], 1), 0)
+    starts = np.empty_like(start)
+    starts[order] = np.maximum(start[order], before)
+    return starts
 
 
 def _by_start(stream: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -262,7 +298,7 @@ def _first_fit(starts: list[int], ends: list[int]) -> list[int]:
         if lane == len(free):
             free.append(end)
         free[lane] = end
-        lanes.append(min(lane, FIRST_STREAM - 1))
+        lanes.append(lane)
     return lanes
 
 

@@ -28,6 +28,7 @@ from fabricsim.report.trace_events.slices import (
     PLACE,
     STEPS,
     THREAD,
+    Drawn,
     Slices,
     dimensions,
 )
@@ -69,10 +70,10 @@ def write_timelines(result: RunRecord, folder: Path) -> int:
     Raises ResultError if nothing ran, or a file cannot be written.
     """
     slices, files = _drawn(result), 0
-    for (rank,), some, threads in slices.ranks(each=True):
+    for (rank,), drawn in slices.ranks(each=True):
         path = folder / f"rank{rank}.json.gz"
         with whole(path, _WAY_OUT, ResultError) as part, _opened(part, path.name) as file:
-            _write(file, _about(result, slices, rank), _of_ranks(slices, [rank], some, threads))
+            _write(file, _about(result, slices, rank), _of_ranks(slices, [rank], drawn))
         files += 1
     return files
 
@@ -152,8 +153,8 @@ def _about(result: RunRecord, slices: Slices, rank: int | None) -> dict[str, Any
 
 
 def _all(slices: Slices, pid: int) -> Iterator[bytes | Lines]:
-    for some in slices.ranks():
-        yield from _of_ranks(slices, *some)
+    for ranks, drawn in slices.ranks():
+        yield from _of_ranks(slices, ranks, drawn)
     result = slices.result
     yield _named("process_name", pid, 0, "name", '"fabric"')
     yield from counters.rates(result.series, pid)
@@ -162,9 +163,7 @@ def _all(slices: Slices, pid: int) -> Iterator[bytes | Lines]:
         yield from counters.taps(result.packets, pid)
 
 
-def _of_ranks(
-    slices: Slices, ranks: list[int], some: NDArray[np.int64], threads: NDArray[np.int64]
-) -> Iterator[bytes | Lines]:
+def _of_ranks(slices: Slices, ranks: list[int], drawn: Drawn) -> Iterator[bytes | Lines]:
     result = slices.result
     folded = result.ranks is not None
     for rank in ranks:
@@ -173,8 +172,8 @@ def _of_ranks(
         yield _named("process_name", rank, 0, "name", json.dumps(name))
         yield _named("process_sort_index", rank, 0, "sort_index", str(rank))
         yield b"".join(_steps(result, rank))
-    yield from _names_of_threads(result.ops["rank"][some], threads, dimensions(result))
-    yield from slices.text(some, threads)
+    yield from _names_of_threads(result.ops["rank"][drawn.ops], drawn.threads, dimensions(result))
+    yield from slices.text(drawn)
 
 
 def _names_of_threads(rank: NDArray[np.int32], threads: NDArray[np.int64], names: list[str]) -> Iterator[Lines]:
@@ -208,7 +207,7 @@ def _exact(time: int) -> str:
 def _stream(thread: int, names: list[str]) -> str:
     if thread >= FIRST_STREAM:
         return f"stream {thread}: {names[thread // FIRST_STREAM - 1]}"
-    if thread >= HOST_THREAD:
+    if thread == HOST_THREAD:
         return "host"
     return f"stream {thread}: compute{'' if thread < BESIDE_STREAM else ' beside'}" if thread >= COMPUTE_STREAM else ""
 

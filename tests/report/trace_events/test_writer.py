@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from collections import Counter, defaultdict
@@ -15,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.errors import ResultError
-from fabricsim.records.program import COLLECTIVE
+from fabricsim.records.program import COLLECTIVE, HOST, MAIN_STREAM
 from fabricsim.records.program import COMPUTE as OPS_COMPUTE
 from fabricsim.report.trace_events.lines import MICROSECONDS, Number, lines
-from fabricsim.report.trace_events.slices import _first_fit, _lanes
+from fabricsim.report.trace_events.slices import FIRST_STREAM, HOST_THREAD, _first_fit, _lanes
 from fabricsim.report.trace_events.writer import write_timeline, write_timelines
 from fabricsim.results.result import RunRecord
 from fabricsim.run.pipeline import load, simulate
@@ -156,6 +157,51 @@ def test_no_two_slices_of_a_thread_overlap(run: RunRecord, tmp_path: Path) -> No
     for spans in by_thread.values():
         spans.sort()
         assert all(one[1] <= other[0] for one, other in pairwise(spans))
+
+
+def assert_no_overlaps(trace: dict[str, Any]) -> dict[tuple[int, int], int]:
+    """Hold slices of a thread against one another; gives how long all of each take, ps."""
+    by_thread = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            begin = round(event["ts"] * 10**6)
+            by_thread[event["pid"], event["tid"]].append((begin, begin + round(event["dur"] * 10**6)))
+    for spans in by_thread.values():
+        spans.sort()
+        assert all(one[1] <= other[0] for one, other in pairwise(spans))
+    return {thread: sum(end - begin for begin, end in spans) for thread, spans in by_thread.items()}
+
+
+@pytest.mark.slow
+def test_a_host_is_one_thread_that_does_one_thing_after_the_other(tmp_path: Path) -> None:
+    """A host is busy from the begin of a pass until the last of its ops that holds a kernel up."""
+    run = simulate(load("what-if-launches"))
+    took = assert_no_overlaps(written(run, tmp_path / "t.json.gz"))
+
+    hosts = {rank: time for (rank, thread), time in took.items() if HOST_THREAD <= thread < FIRST_STREAM}
+    assert len(hosts) == len([thread for _, thread in took if HOST_THREAD <= thread < FIRST_STREAM]), "one for a rank"
+    for rank, time in hosts.items():
+        mine = run.spans[(run.ops["rank"] == rank) & (run.ops["kind"] == HOST) & (run.ops["stream"] != MAIN_STREAM)]
+        busy, until = 0, 0
+        for begin, end in sorted(zip(mine["start"].tolist(), mine["end"].tolist(), strict=True)):
+            busy, until = busy + max(end - max(begin, until), 0), max(until, end)
+        assert 0 < time == busy <= run.iteration
+
+
+@pytest.mark.slow
+def test_more_slices_at_once_than_a_stream_has_threads_do_not_overlap(run: RunRecord, tmp_path: Path) -> None:
+    calls = run.ops["kind"] == COLLECTIVE
+    ops, spans = run.ops.copy(), run.spans.copy()
+    ops["rank"][calls], spans["start"][calls] = 0, 0
+    first = run.calls.kinds[0].dimension
+    kinds = tuple(kind._replace(dimension=first) for kind in run.calls.kinds)
+    crowded = dataclasses.replace(run, ops=ops, spans=spans, calls=dataclasses.replace(run.calls, kinds=kinds))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fabricsim.report.trace_events.slices.FIRST_STREAM", 520)
+        assert calls.sum() > 520
+        took = assert_no_overlaps(written(crowded, tmp_path / "t.json.gz"))
+
+    assert max(thread for _, thread in took) == 1039
 
 
 @pytest.mark.slow
