@@ -103,7 +103,7 @@ CALLS = ColumnGroup(
         ),
     ),
 )
-"""The fields of `CallRecord` but ``failed`` and ``beside``."""
+"""The fields of `CallRecord` but ``failed``, ``beside`` and ``copies``."""
 
 _REST = CALLS.columns[-1]
 FAILED = Column("failed", "i4", "1", "index of the link that was down, if that is a failure, else -1")
@@ -113,6 +113,9 @@ CALLS_OF_FAILURES = replace(
 """The same of runs in which a call waited for a link that was down."""
 BESIDE = Column("beside", "f8", "1", "part of used that is of traffic beside the calls")
 """A column more of runs in which traffic beside the calls used a link that limits one."""
+
+CALL_COPIES = Column("copies", "i8", "1", "calls alike that it stands for, itself included")
+"""A column more in folded runs."""
 
 LINKS = ColumnGroup(
     "links",

@@ -28,6 +28,8 @@ MOST_RANKS = 2**20
 MOST_TOTALS = 2**24
 """Ranks times timers: how many totals `fabricsim.results.summary` makes."""
 _MOST_BYTES = 2**62
+_MOST_COPIES = 2**24
+"""Calls of one kind at one instant: no more than ranks and dimensions."""
 _HELD = ("limit", "used", "rest")
 
 
@@ -181,12 +183,15 @@ def _read_calls(reader: ResultFile) -> CallRecords:
     count = len(reader.numbers(table.group, table.index))
     older = not any(reader.has_column(table.group, name) for name in _HELD)  # from before it was told what held a call
     some = [column for column in table.columns if not (older and column.name in _HELD)]
-    some += [columns.BESIDE] if reader.has_column(table.group, columns.BESIDE.name) else []
+    for column in (columns.BESIDE, columns.CALL_COPIES):
+        some += [column] if reader.has_column(table.group, column.name) else []
     data = [reader.values(table.group, column, count) for column in some]
     names = [column.name for column in some]
     calls = [CallRecord(**dict(zip(names, row, strict=True))) for row in zip(*data, strict=True)]
     possible = all(call.ranks > 0 and call.size >= 0 and call.start <= call.end for call in calls)
     reader.require(possible, "group calls has calls of no ranks, of less than no bytes, or that end before they start")
+    counted = all(0 < call.copies <= _MOST_COPIES for call in calls)
+    reader.require(counted, "group calls has calls that stand for none, or for more than there are")
     return CallRecords.of(calls)
 
 

@@ -42,7 +42,7 @@ class CallRecord(NamedTuple):
     ``limit`` is the resource that it used most, an index into the links of the result, NONE without any; ``used``
     is its mean use in that time, 0 to 1, by all calls that cross it; ``rest`` says what the call waited for besides;
     ``failed`` is the link that was down, if that is a failure. ``beside`` is the part of ``used`` that is of traffic
-    beside the calls.
+    beside the calls. In folded runs ``copies`` is how many calls alike it stands for, itself included.
     """
 
     collective: str
@@ -57,6 +57,7 @@ class CallRecord(NamedTuple):
     rest: int = Rest.LATENCY
     failed: int = NONE
     beside: float = 0.0
+    copies: int = 1
 
 
 class CallKind(NamedTuple):
@@ -87,6 +88,7 @@ class CallRecords:
     `kind`: index into `kinds` of each call, shape ``(n_calls,)``.
     `start`, `end`: as of `CallRecord`, ps; shape ``(n_calls,)`` each.
     `limits`: what held each.
+    `copies`: as of `CallRecord`, shape ``(n_calls,)``; None if each stands for itself alone.
     """
 
     kinds: tuple[CallKind, ...]
@@ -94,6 +96,7 @@ class CallRecords:
     start: NDArray[np.int64]
     end: NDArray[np.int64]
     limits: Limits
+    copies: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, records: Iterable[CallRecord]) -> CallRecords:
@@ -108,7 +111,8 @@ class CallRecords:
         limit, rest, failed = (np.array(held[name], np.int64) for name in ("limit", "rest", "failed"))
         used, beside = (np.array(held[name], np.float64) for name in ("used", "beside"))
         limits = Limits(limit, used, rest, failed, beside)
-        return cls(tuple(numbers), kind, start, end, limits)
+        copies = np.array([each.copies for _, each in rows], np.int64)
+        return cls(tuple(numbers), kind, start, end, limits, copies if (copies != 1).any() else None)
 
     def column(self, name: str) -> NDArray[Any]:
         """Give a field of `CallRecord` for each call, shape ``(n_calls,)``."""
@@ -116,6 +120,8 @@ class CallRecords:
             return self.start
         if name == "end":
             return self.end
+        if name == "copies":
+            return np.ones(len(self), np.int64) if self.copies is None else self.copies
         if name in Limits._fields:
             return cast("NDArray[Any]", getattr(self.limits, name))
         values = [getattr(kind, name) for kind in self.kinds]
@@ -130,6 +136,7 @@ class CallRecords:
         """Return one call."""
         kind = self.kinds[self.kind[index]]
         held = {name: column[index].item() for name, column in self.limits._asdict().items()}
+        held["copies"] = 1 if self.copies is None else int(self.copies[index])
         return CallRecord(**kind._asdict(), start=int(self.start[index]), end=int(self.end[index]), **held)
 
     def __iter__(self) -> Iterator[CallRecord]:

@@ -58,6 +58,7 @@ class Breakdown(TypedDict):
 class CollectiveSummary(TypedDict):
     """All calls of one collective that have dimension, group size, bytes and bound in common.
 
+    ``count`` has all of them, those of ranks that others stand for in a folded run, too.
     ``time_mean_s`` is from when the last rank was ready until the last was done. ``algbw`` is bytes per that time
     and ``busbw`` is ``algbw`` times nccl-tests' factor (`bus_factor`), so that it compares with the rate of a link.
     ``bound`` is the bus bandwidth that the narrowest resource allows, and ``share_of_bound`` is ``busbw / bound``.
@@ -287,9 +288,10 @@ def _collectives(calls: CallRecords) -> list[CollectiveSummary]:
         # calls with another bound run over other resources: inside a host, say, and between hosts
         key = (kind.dimension, kind.collective, kind.ranks, kind.size, float(f"{kind.bound:.6g}"))
         groups.setdefault(key, []).append(number)
-    counts = np.bincount(calls.kind, minlength=len(calls.kinds))
-    times = np.zeros(len(calls.kinds), np.int64)
-    np.add.at(times, calls.kind, calls.end - calls.start)
+    # in whole numbers, so that folded runs have the means, and the order, of those of all ranks
+    counts, times = np.zeros((2, len(calls.kinds)), np.int64)
+    np.add.at(counts, calls.kind, calls.column("copies"))
+    np.add.at(times, calls.kind, calls.column("copies") * (calls.end - calls.start))
     rows = [(key, int(times[kinds].sum()), int(counts[kinds].sum()), kinds[0]) for key, kinds in groups.items()]
     rows.sort(key=lambda row: (-row[1], row[0]))
     return [_collective(calls.kinds[first], time, count) for _, time, count, first in rows]

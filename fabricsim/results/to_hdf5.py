@@ -83,6 +83,8 @@ def _write_calls(file: h5py.File, calls: CallRecords) -> None:
     scale = write_table(group, table, np.arange(len(calls)), data)
     if calls.limits.beside.any():
         write_column(group, columns.BESIDE, calls.limits.beside, scale)
+    if calls.copies is not None:
+        write_column(group, columns.CALL_COPIES, calls.copies, scale)
 
 
 def write_links(file: h5py.File, links: Sequence[LinkRecord], *, folded: bool) -> h5py.Dataset:

@@ -31,7 +31,7 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.folding.prepared import prepared, survey, uncrossed
 from fabricsim.engine.outcome import call_records, counters, link_records, rate_series
 from fabricsim.errors import InputError, SimulationError
-from fabricsim.records.program import COMPUTE, NONE
+from fabricsim.records.program import COLLECTIVE, COMPUTE, NONE
 from fabricsim.results.throughput import IterationWork
 from fabricsim.run.bill import said_of
 from fabricsim.run.result import Result
@@ -54,6 +54,8 @@ from fabricsim.workload.mixed import plan_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results import result as record
@@ -329,6 +331,18 @@ def _work(job: Job, loaded: LoadedScenario) -> IterationWork:
     return IterationWork(tokens(job), model_flops(job), hardware_flops(job), peak)
 
 
+def _copies(program: Program, calls: record.CallRecords, rank_of: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Say how many calls each of a folded run stands for: those that the ranks which take part in it stand for make.
+
+    `rank_of`: the rank that stands for each.
+    """
+    ops = program.ops[program.ops["kind"] == COLLECTIVE]
+    alike = np.bincount(rank_of)[ops["rank"]]
+    members = np.bincount(ops["call"], alike, minlength=len(calls))
+    copies = np.rint(members / calls.column("ranks")).astype(np.int64)
+    return copies if (copies != 1).any() else None
+
+
 def replay(
     loaded: LoadedScenario,
     rebuilt: Rebuilt,
@@ -387,8 +401,9 @@ def _run(
     used = np.flatnonzero(carried(fabric.parts)[0][: len(fabric.platform.wires.names)])
     idle = uncrossed(fabric, used)
     some, counted = program.representatives, counters(fabric, "dag_nodes")
-    if some is not None:
+    if some is not None and fabric.wiring.folding is not None:
         counted["folded_ranks"] = program.ranks - len(some)
+        calls = replace(calls, copies=_copies(program, calls, fabric.wiring.folding.rank_of))
     result = Result(
         name=scenario.name,
         source=loaded.source,

@@ -21,8 +21,8 @@ scale.
 A file of another `format_version` is refused; so far there has been one.
 """
 NOTES = {
-    "calls": "`failed`, and the flag `failure` of `rest`, only if a call waited for a link that was down; `beside`\n"
-    "only if traffic beside the calls used a link that limits one.",
+    "calls": "`copies` only in folded runs. `failed`, and the flag `failure` of `rest`, only if a call waited for a link\n"
+    "that was down; `beside` only if traffic beside the calls used a link that limits one.",
     "links": "`copies` only in folded runs, `flows` in the place of `crossing_call` in traffic.\n"
     "`capacity` is the mean of the run: of a link that failures slowed down less than as built.",
     "failures": "If one slowed a link down or took it down before the run ended.",
@@ -37,7 +37,7 @@ NOTES = {
 }
 GROUPS: dict[str, tuple[Column | ColumnGroup, ...]] = {
     "ops": (columns.OPS, *columns.SPANS, columns.TIMER_NAME),
-    "calls": (columns.CALLS_OF_FAILURES, columns.BESIDE),
+    "calls": (columns.CALLS_OF_FAILURES, columns.BESIDE, columns.CALL_COPIES),
     "links": (columns.LINKS, columns.COPIES, columns.CROSSED, columns.CROSSING),
     "series": (columns.SERIES_TIME, columns.SERIES_LINK, columns.SERIES_RATE, columns.SERIES_CAPACITY),
     "series/tap0": (columns.TAP_TIME, *columns.TAP_VALUES.values()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from pathlib import Path
 from typing import cast
 
@@ -18,8 +19,9 @@ from fabricsim.results.causes import causes
 from fabricsim.results.resources import resources
 from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
-from fabricsim.run.pipeline import load, simulate
+from fabricsim.run.pipeline import build_plan, load, simulate
 from fabricsim.topology.platform import WIRE
+from fabricsim.workload.tally import plan_calls
 
 JOB = [
     "cluster=ideal",
@@ -65,6 +67,26 @@ def test_what_is_told_of_the_iteration_is_the_same(folded: RunRecord, whole: Run
         (row["dimension"], row["size_bytes"], row["time_mean_s"], row["bound_bytes_per_s"])
         for row in other["collectives"]
     }
+
+
+def test_collectives_are_counted_as_often_as_all_ranks_run_them(folded: RunRecord, whole: RunRecord) -> None:
+    assert summarise(folded)["collectives"] == summarise(whole)["collectives"]
+    assert len(folded.calls) < len(whole.calls)
+    assert sum(call.copies for call in folded.calls) == len(whole.calls)
+
+
+@pytest.mark.slow
+def test_calls_of_a_folded_job_are_those_of_its_volumes() -> None:
+    """Of the schedule alone: micro-batches, layers and groups; nothing is simulated for them."""
+    loaded = load("gpt3-175b", {"job.global_batch": 384})
+    counted = Counter[str]()
+    for row in plan_calls(build_plan(loaded)):
+        counted[f"{row.dimension} {row.collective}"] += row.times
+    found = Counter[str]()
+    for row in summarise(simulate(loaded))["collectives"]:
+        found[f"{row['dimension']} {row['collective']}"] += row["count"]
+
+    assert found == counted
 
 
 def test_resources_stand_for_all(folded: RunRecord, whole: RunRecord) -> None:
