@@ -12,6 +12,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import bidirectional, category
 
 from fabricsim.errors import Mistake
 from fabricsim.extensions import answers
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 
 _NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk", "collectives.send_chunk")
 
+_NAMES = ("name", "transport.name", "cluster.name", "traffic")
+
+_DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+_MARKS = "\u200e\u200f\u061c"  # left-to-right, right-to-left, Arabic: letters without a shape
+
 _ADAPTERS = ("cluster.nic", "cluster.ethernet_nic")
 
 
@@ -57,6 +63,20 @@ def _value(scenario: Parts, key: str) -> Any:  # noqa: ANN401  settings are of m
 def _not_zero(scenario: Parts, key: str) -> Iterator[Mistake]:
     if _value(scenario, key) == 0:
         yield Mistake(key, "is zero, so nothing could ever be done", "write a positive quantity")
+
+
+def _printable(scenario: Parts, key: str) -> Iterator[Mistake]:
+    """Find characters in names that no line of a terminal, file or page has as such."""
+    named = _value(scenario, key)
+    for name in named if isinstance(named, dict) else [named]:
+        if name and (hidden := next(filter(_is_hidden, name), None)):
+            problem = f"{show(name)} has the control character U+{ord(hidden):04X} in it"
+            yield Mistake(key, problem, "write names in one line of visible characters")
+
+
+def _is_hidden(letter: str) -> bool:
+    """Whether it is a control character, of lines or directions too, or half a character."""
+    return category(letter) in {"Cc", "Cs", "Zl", "Zp"} or bidirectional(letter) in _DIRECTIONS or letter in _MARKS
 
 
 def _job(scenario: Parts) -> Job:
@@ -346,6 +366,7 @@ def _nccl(scenario: Parts) -> Iterator[Mistake]:
 
 
 _CHECKS: tuple[Callable[[Parts], Iterator[Mistake]], ...] = (
+    *(partial(_printable, key=key) for key in _NAMES),
     *(partial(_not_zero, key=key) for key in _NEVER_ZERO),
     _fabric_files,
     *(partial(check, adapter=adapter) for adapter in _ADAPTERS for check in (_socket, _inline, _moderation)),

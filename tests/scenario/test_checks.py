@@ -350,6 +350,21 @@ def test_tables_that_fit_are_accepted(name: str, overrides: list[str]) -> None:
     assert load(name, overrides).scenario.cluster.hosts
 
 
+@pytest.mark.parametrize("letter", ["\0", "\n", "\x1b", "\x7f", "\u2028", "\u202e", "\u2066", "\u200f", "\ud800"])
+@pytest.mark.parametrize("key", ["name", "transport.name", "cluster.name", "traffic"])
+def test_names_with_control_characters_are_refused_in_a_line(key: str, letter: str) -> None:
+    name = f"a{letter}b"
+    told: object = {name: {"pattern": "incast", "size": "1MB"}} if key == "traffic" else name
+    with pytest.raises(ScenarioError, match=f"U\\+{ord(letter):04X}|is no table") as caught:
+        load({"extends": "gpt2-medium-dp"}, {key: told})
+
+    assert letter not in str(caught.value).split("\n", 1)[1]
+
+
+def test_names_in_any_script_are_taken() -> None:
+    assert load({"extends": "gpt2-medium-dp", "name": "ünï 漢字 🚀 שלום"}).scenario.name == "ünï 漢字 🚀 שלום"
+
+
 def test_the_largest_fat_tree_that_is_needed_is_named() -> None:
     with pytest.raises(ScenarioError, match="at least 8, or leave it out"):
         load(DP, [*TREE, "fabric.k=4", "cluster.hosts=100"])
