@@ -10,13 +10,15 @@ adapters have neither gradients nor optimizer, and those of layers are kept in t
 
 Activations are what blocks keep for their backward pass (Korthikanti et al., arXiv 2205.05198, section 4),
 times the passes in flight (`fabricsim.workload.passes.in_flight`): in the first stage ``p`` micro-batches
-of 1F1B, and ``1 + (p - 1) / (p v)`` times as much when interleaved (section 4.2.3).
+of 1F1B, and ``1 + (p - 1) / (p v)`` times as much when interleaved (section 4.2.3). Where gradients of weights have a
+pass of their own, what that needs stays from the backward pass on (`for_weights`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from fabricsim.scenario.job import micro_batches
@@ -27,10 +29,12 @@ from fabricsim.workload.operations import block_work
 from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import LAYERS, stage_blocks
 from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, gathered_width, gradient_bytes
+from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.shapes import Block
+    from fabricsim.workload.work import Work
 
 MASTER = 4
 """Bytes of an fp32 weight, or gradient, of the optimizer."""
@@ -66,6 +70,23 @@ class Memory:
     def total(self) -> int:
         """All that is there at the fullest moment."""
         return self.states + max(self.activations + self.working, self.step)
+
+
+def for_weights(work: Work, width: int) -> int:
+    """Bytes that a block keeps from its backward pass until a pass of its own gives the gradients of its weights.
+
+    These are both factors of that gradient: input of a product and gradient of its result, 32 s b h bytes of a layer of
+    a GPT (Qi et al., arXiv 2401.10241, table 1), recomputed or not.
+
+    `width`: bytes of an element.
+    """
+    factors = 0.0
+    for item in work.backward:
+        if isinstance(item, Operation) and item.weight and item.shape is not None:
+            batch, columns, rows, inner = item.shape
+            each = NARROW_BYTES[item.narrow] if item.narrow else width
+            factors += each * batch * rows * (columns + inner)
+    return round(factors)
 
 
 def stage_memory(job: Job) -> tuple[Memory, ...]:
@@ -149,9 +170,19 @@ class _Need:
 
     def activations(self, number: int) -> int:
         """Bytes that all passes in flight keep."""
-        chunks = self.blocks[number :: self.job.parallelism.pipeline]
+        chunks, job = self.blocks[number :: self.job.parallelism.pipeline], self.job
         kept = [sum(self.stored(block)[0] for block in chunk) for chunk in chunks]
-        return sum(kept[chunk] for chunk in in_flight(self.job, number))
+        degrees = job.parallelism
+        steps = passes.ordered(job.schedule, number, degrees.pipeline, micro_batches(job), degrees.virtual_stages)
+        if not passes.has_weight_passes(steps):
+            return sum(kept[chunk] for chunk in in_flight(job, number))
+        of_kind = {block: for_weights(block_work(block, job), self.weight) for block in {*chain.from_iterable(chunks)}}
+        needed = [sum(of_kind[block] for block in chunk) for chunk in chunks]
+        held = accumulate(
+            {"forward": kept[chunk], "backward": needed[chunk] - kept[chunk], "weight": -needed[chunk]}[direction]
+            for direction, _, chunk, _ in steps
+        )
+        return max(held)
 
     def recomputed(self, number: int) -> int:
         """Bytes that a block's backward pass computes again, at most."""

@@ -156,6 +156,24 @@ def test_schedules_hold_what_is_in_flight(schedule: str, held: list[int]) -> Non
     assert [len(in_flight(made, stage)) for stage in range(3)] == held
 
 
+@pytest.mark.parametrize(("recompute", "kept"), [("none", 34), ("full", 2)])
+def test_weight_passes_need_the_inputs_of_products_recomputed_or_not(recompute: str, kept: int) -> None:
+    # Qi et al., arXiv 2401.10241, table 1: a layer of a GPT keeps (34 + 5 a s / h) s b h bytes from its forward pass to
+    # its backward pass, and 32 s b h from there to its weight pass; stage i of p has p - i of the first and i of these,
+    # and once a backward pass has ended one of the first less and one of these more
+    shape = {"layers": 8, "vocabulary": 128, "hidden": 1024, "heads": 16, "positions": 2048}
+    table = {"schedule": "zb-h1", "recompute": recompute, "attention": "fused", "elementwise": "fused"}
+    made = job(make_model("gpt2-medium", **shape), micro_batches=16, parallelism={"pipeline": 4}, **table)
+
+    sbh, sums = 2048 * 1024, 4 * 16 * 2048 * (recompute == "none")
+    for stage in (1, 2):  # without embedding and head
+        moments = (
+            2 * (before * (kept * sbh + sums) + behind * 32 * sbh)
+            for before, behind in ((4 - stage, stage), (3 - stage, stage + 1))
+        )
+        assert stage_memory(made)[stage].activations == max(moments)
+
+
 KORTHIKANTI = {
     "megatron-22b": ({"tensor": 8}, 4, 1),
     "megatron-175b": ({"tensor": 8, "pipeline": 8, "virtual_stages": 3}, 1, 64),
