@@ -125,7 +125,12 @@ def _positions(job: Job) -> Iterator[Mistake]:
 
 
 def _predictions(job: Job) -> Iterator[Mistake]:
-    if job.predictions is not None and job.predictions > job.sequence:
+    if job.predictions is None:
+        return
+    if job.model.family != "bert":
+        problem = f"has no effect: a {job.model.family} has logits of all tokens"
+        yield Mistake("job.predictions", problem, "take it out")
+    elif job.predictions > job.sequence:
         problem = f"{job.predictions} is more than the {job.sequence} tokens of a sequence"
         yield Mistake("job.predictions", problem, f"at most {job.sequence}")
 
@@ -273,6 +278,9 @@ def _window(job: Job) -> Iterator[Mistake]:
         return
     if model.family not in ("gpt", "llama"):
         yield Mistake("job.model.window", f"has no effect in a {model.family}", "use family gpt or llama")
+    if job.attention != "fused":
+        problem = f"has no effect: {job.attention!r} attention computes all pairs of tokens"
+        yield Mistake("job.model.window", problem, 'take it out, or set job.attention = "fused"')
     if job.parallelism.context > 1 and job.parallelism.context_method == "ring":
         problem = "is not for rings, whose ranks see parts of a sequence"
         yield Mistake("job.model.window", problem, 'set job.parallelism.context_method to "ulysses"')
@@ -285,11 +293,20 @@ def _keeps(job: Job) -> Iterator[Mistake]:
     if job.recompute == "expert-activation" and (model.experts is None or job.expert_kernels == "fused"):
         problem = "'expert-activation' is for experts whose activation is a kernel of its own"
         yield Mistake("job.recompute", problem, "one of none, selective, full")
+    if job.recompute == "feed-forward" and not _has_networks(job):
+        problem = f"'feed-forward' has no effect: all layers of {model.name!r} have experts alone"
+        yield Mistake("job.recompute", problem, "one of none, selective, full")
     if job.recompute not in ("keep-qkv", "keep-attention"):
         return
     if job.parallelism.tensor > 1 or model.family != "llama" or model.experts or model.latent:
         problem = f"{job.recompute!r} is for dense models of family llama without tensor parallelism"
         yield Mistake("job.recompute", problem, "one of none, selective, feed-forward, full")
+
+
+def _has_networks(job: Job) -> bool:
+    """Whether some tokens go through a feed-forward network that is no expert's, or through shared experts."""
+    experts = job.model.experts
+    return experts is None or bool(experts.shared or experts.dense_layers or experts.every > 1)
 
 
 def _narrow(job: Job) -> Iterator[Mistake]:
@@ -304,16 +321,28 @@ def _narrow(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.narrow_gathers", "has no effect with zero = 0: nothing is gathered", "take it out")
     if job.attention_products and job.attention != "fused":
         yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
-    if job.activation_input and job.model.family != "llama":
-        yield Mistake("job.activation_input", "is that of SwiGLU, which models of family llama have", "leave it out")
     if job.activation_quantises and (
         job.model.family != "llama" or job.products not in ("fp8", "mxfp8") or job.scaling == "current"
     ):
         problem = "is that of SwiGLU before products in 8 bits whose scales are known before or of blocks"
         yield Mistake("job.activation_quantises", problem, "take it out")
-    if job.activation_input and job.recompute not in ("none", "selective"):
+
+
+def _activation_input(job: Job) -> Iterator[Mistake]:
+    if job.activation_input is None:
+        return
+    key = "job.activation_input"
+    if job.model.family != "llama":
+        yield Mistake(key, "is that of SwiGLU, which models of family llama have", "leave it out")
+    if job.recompute not in ("none", "selective"):
         problem = f"is not kept if {job.recompute!r} repeats it"
-        yield Mistake("job.activation_input", problem, 'set job.recompute to "none" or "selective"')
+        yield Mistake(key, problem, 'set job.recompute to "none" or "selective"')
+    if job.activation_quantises:
+        problem = "has no effect: with activation_quantises SwiGLU is a kernel that keeps its input as it is"
+        yield Mistake(key, problem, "take one of both out")
+    if job.expert_kernels == "fused" and not _has_networks(job):
+        problem = "has no effect: all SwiGLUs are in the kernels of experts"
+        yield Mistake(key, problem, "take it out")
 
 
 def _packed(job: Job) -> Iterator[Mistake]:
@@ -362,7 +391,10 @@ def _spread_experts(job: Job) -> Iterator[Mistake]:
 
 def _megatron(job: Job) -> Iterator[Mistake]:
     """Check that what earlier versions of Megatron-LM did goes with the rest."""
-    if not job.tensor_overlap and job.parallelism.sequence_parallel:
+    if not job.tensor_overlap and job.parallelism.tensor == 1:
+        problem = "has no effect: tensor is 1, so that no gradient of an input is reduced"
+        yield Mistake("job.tensor_overlap", problem, "take it out")
+    elif not job.tensor_overlap and job.parallelism.sequence_parallel:
         problem = "false, but with sequence_parallel the input's gradient is reduced beside the weight's"
         yield Mistake("job.tensor_overlap", problem, "take it out")
     if job.flatten_gradients and (job.overlap != "none" or job.parallelism.zero):
@@ -419,6 +451,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _window,
     _adapters,
     _narrow,
+    _activation_input,
     _packed,
     _keeps,
     _spread_experts,

@@ -278,6 +278,11 @@ def test_an_input_of_swiglu_is_kept_in_eight_bits_by_a_kernel_each_way() -> None
     [
         (("job.recompute=full",), "is not kept if 'full' repeats it"),
         (("job.model.include=gpt3-175b",), "which models of family llama have"),
+        (("job.recompute=none", "job.products=fp8", "job.activation_quantises=true"), "keeps its input as it is"),
+        (
+            ("job.recompute=none", "job.model.include=mixtral-8x7b", "job.expert_kernels=fused"),
+            "all SwiGLUs are in the kernels of experts",
+        ),
     ],
 )
 def test_only_a_kept_input_of_swiglu_is_narrow(settings: tuple[str, ...], problem: str) -> None:

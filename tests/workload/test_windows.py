@@ -59,6 +59,7 @@ def test_kernels_apart_compute_all() -> None:
 
     assert block.windowed
     assert block_work(block, changed) == block_work(block, plain)
+    assert [each.key for each in job_problems(changed)] == ["job.model.window"]
 
 
 def test_what_windows_are_for() -> None:

@@ -111,6 +111,7 @@ def job_tables(base: Mapping[str, Any], layout: Layout) -> dict[str, Any]:
         (degrees["pipeline"] == 1, ("schedule",)),
         (degrees["virtual_stages"] == 1, ("pipeline_overlap",)),
         (degrees["tensor"] == 1, ("product_overlap",)),
+        (True, ("tensor_overlap",)),  # tensor-parallel ranks split sequences here, which takes it as given
         (sharded or alone, UNSHARDED_KEYS),
         (not sharded, SHARDED_KEYS),
         (degrees["zero"] == 0, ("narrow_gathers",)),

@@ -333,7 +333,8 @@ def _narrow(record: np.void, context: int) -> list[str]:
         lines.append("job.attention_products=fp8")
     if tuning and context > 1:
         lines.append("job.parallelism.context_method=ulysses")
-    if tuning and str(record["gpu"]) in _SMALL and (context == 1 or precision == "nvfp4"):
+    small = str(record["gpu"]) in _SMALL and (context == 1 or precision == "nvfp4")
+    if tuning and small and "job.activation_quantises=true" not in lines:  # which keeps its input as it is
         lines.append("job.activation_input=fp8")
     return lines
 
