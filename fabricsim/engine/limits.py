@@ -45,7 +45,9 @@ class _Calls(NamedTuple):
         return np.flatnonzero(some & (self.end > self.start))
 
 
-def limits(fabric: Fabric, program: Program, replay: Replay, sent: Mapping[int, list[Interval]]) -> Limits:
+def limits(
+    fabric: Fabric, program: Program, replay: Replay, sent: Mapping[int, list[Interval]] | None = None
+) -> Limits:
     """Find what held each call of a replayed program.
 
     What a call puts on a resource is known (`Wiring.load`), and is taken to come evenly while the call runs. The

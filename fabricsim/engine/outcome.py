@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def call_records(
-    fabric: Fabric, program: Program, replay: Replay, sent: Mapping[int, list[tuple[int, int]]]
+    fabric: Fabric, program: Program, replay: Replay, sent: Mapping[int, list[tuple[int, int]]] | None = None
 ) -> CallRecords:
     """List the collective calls of a replayed program, with the bound of each; `sent`: as of `limits`."""
     kinds = program.calls.kinds

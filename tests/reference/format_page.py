@@ -21,8 +21,8 @@ scale.
 A file of another `format_version` is refused; so far there has been one.
 """
 NOTES = {
-    "calls": "`copies` only in folded runs. `failed`, and the flag `failure` of `rest`, only if a call waited for a link\n"
-    "that was down; `beside` only if traffic beside the calls used a link that limits one.",
+    "calls": "`copies` only in folded runs. `failed`, and the flag `failure` of `rest`, only if a call waited for a\n"
+    "link that was down; `beside` only if traffic beside the calls used a link that limits one.",
     "links": "`copies` only in folded runs, `flows` in the place of `crossing_call` in traffic.\n"
     "`capacity` is the mean of the run: of a link that failures slowed down less than as built.",
     "failures": "If one slowed a link down or took it down before the run ended.",

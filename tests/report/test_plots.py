@@ -248,7 +248,7 @@ def test_a_tier_whose_links_differ_has_a_band(two_ranks: RunRecord) -> None:
 def test_what_held_calls_is_shown_though_it_is_not_recorded(two_ranks: RunRecord) -> None:
     links = (*two_ranks.links, two_ranks.links[0]._replace(name="host0/gpu0/proxy", kind="proxy thread"))
     calls = two_ranks.calls
-    limits = Limits(*(np.full(len(calls), value) for value in (len(links) - 1, 0.8, 0, -1)))
+    limits = Limits(*(np.full(len(calls), value) for value in (len(links) - 1, 0.8, 0, -1, 0.0)))
     held = dataclasses.replace(two_ranks, links=links, calls=dataclasses.replace(calls, limits=limits))
     _, tiers = use_over_time(held)
     (thread,) = [use for use in tiers if use.held]
@@ -330,7 +330,7 @@ def test_nothing_to_draw_is_an_error(two_ranks: RunRecord) -> None:
 
 def test_what_held_calls_and_was_not_used_is_not_drawn(two_ranks: RunRecord) -> None:
     many = len(two_ranks.calls.kind)
-    limits = Limits(*(np.full(many, value) for value in (len(two_ranks.links) - 1, 0.0, 0, -1)))
+    limits = Limits(*(np.full(many, value) for value in (len(two_ranks.links) - 1, 0.0, 0, -1, 0.0)))
     unused = dataclasses.replace(
         two_ranks,
         series=Series(1, (), np.zeros((0, 4)), np.zeros(0)),

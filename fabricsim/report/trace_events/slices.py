@@ -48,16 +48,16 @@ _NAMES = {
 """Of NCCL's kernel, and PyTorch's of the collective."""
 
 
-class Drawn(NamedTuple):
+class DrawnOps(NamedTuple):
     """Ops that are drawn: their numbers, threads, and times at which their slices begin, ps; shape ``(n,)`` each."""
 
     ops: NDArray[np.int64]
     threads: NDArray[np.int64]
     starts: NDArray[np.int64]
 
-    def some(self, chosen: slice | NDArray[np.bool_]) -> Drawn:
+    def some(self, chosen: slice | NDArray[np.bool_]) -> DrawnOps:
         """Take some of them."""
-        return Drawn(*(column[chosen] for column in self))
+        return DrawnOps(*(column[chosen] for column in self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class Slices:
         """The dimensions of the job."""
         return places(self.result)
 
-    def ranks(self, *, each: bool = False) -> Iterator[tuple[list[int], Drawn]]:
+    def ranks(self, *, each: bool = False) -> Iterator[tuple[list[int], DrawnOps]]:
         """Give some ranks at a time, or `each` alone: their numbers, and what is drawn of them."""
         rank = self.result.ops["rank"][self.order]
         bounds = [*np.flatnonzero(np.diff(rank, prepend=-1)).tolist(), len(rank)]
@@ -98,7 +98,7 @@ class Slices:
                 yield rank[bounds[first:place]].tolist(), drawn_of(self.result, some)
                 first = place
 
-    def text(self, drawn: Drawn) -> Iterator[Lines]:
+    def text(self, drawn: DrawnOps) -> Iterator[Lines]:
         """Write ops, each ended by a comma."""
         for begin in range(0, len(drawn.ops), _AT_ONCE):
             here = drawn.some(slice(begin, begin + _AT_ONCE))
@@ -106,7 +106,7 @@ class Slices:
             if len(self.result.calls):
                 yield self._arrows(here)
 
-    def _slices(self, drawn: Drawn) -> Lines:
+    def _slices(self, drawn: DrawnOps) -> Lines:
         ops, ends, calls = self.result.ops.take(drawn.ops), self.result.spans["end"][drawn.ops], self.result.calls
         which, sends, known = ops["timer"].astype(np.int64), 0, 0
         group = peer = call = ops["call"]
@@ -135,7 +135,7 @@ class Slices:
         head = _head("X", "kernel", f"ncclDevKernel_{_NAMES.get(call.collective, ('SendRecv', ''))[0]}")
         return [head, *times, *device, *_message(call, sends=which & 2 > 0, known=which & 1 > 0), b"}},\n"]
 
-    def _arrows(self, drawn: Drawn) -> Lines:
+    def _arrows(self, drawn: DrawnOps) -> Lines:
         """Lead from each send to its receive."""
         ops = self.result.ops.take(drawn.ops)
         joined = (ops["kind"] == COLLECTIVE) & self.groups.joined[ops["call"]] & (ops["member"] <= 1)
@@ -197,7 +197,7 @@ class CallGroups:
         return cls(number, whole, pairs[calls.kind], ends)
 
 
-def drawn_of(result: RunRecord, some: NDArray[np.int64]) -> Drawn:
+def drawn_of(result: RunRecord, some: NDArray[np.int64]) -> DrawnOps:
     """Give each op the number of its stream or thread, and a start, so that no two slices of a thread overlap.
 
     An op of the host says what holds a kernel up, from the begin of the pass: what a host does for it begins when the
@@ -224,7 +224,7 @@ def drawn_of(result: RunRecord, some: NDArray[np.int64]) -> Drawn:
     last = lane >= most[place] - 1
     starts = spans["start"].copy()
     starts[last] = _one_after_another(stream[last], starts[last], spans["end"][last])
-    drawn = Drawn(some, bases[place] + np.minimum(lane, most[place] - 1), starts)
+    drawn = DrawnOps(some, bases[place] + np.minimum(lane, most[place] - 1), starts)
     return drawn.some((spans["end"] > starts) | (ops["kind"] != HOST))
 
 

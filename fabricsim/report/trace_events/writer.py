@@ -28,7 +28,7 @@ from fabricsim.report.trace_events.slices import (
     PLACE,
     STEPS,
     THREAD,
-    Drawn,
+    DrawnOps,
     Slices,
     dimensions,
 )
@@ -163,7 +163,7 @@ def _all(slices: Slices, pid: int) -> Iterator[bytes | Lines]:
         yield from counters.taps(result.packets, pid)
 
 
-def _of_ranks(slices: Slices, ranks: list[int], drawn: Drawn) -> Iterator[bytes | Lines]:
+def _of_ranks(slices: Slices, ranks: list[int], drawn: DrawnOps) -> Iterator[bytes | Lines]:
     result = slices.result
     folded = result.ranks is not None
     for rank in ranks:
