@@ -14,6 +14,7 @@ from fabricsim.engine.in_force import BY_HAND, InForce
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER
 from fabricsim.results.columns import FAILURES
+from fabricsim.scenario.network import REDUCER
 from fabricsim.scenario.suggest import some_of
 from fabricsim.topology.targets import FabricPart, find, in_both_directions
 from fabricsim.transports.parameters import law_row
@@ -376,15 +377,23 @@ class Failures:
 
     def describe(self, pairs: Sequence[tuple[int, int]]) -> str:
         """Say between which endpoints no way is left, and which cut parts them."""
-        platform = self.platform
-        named = [f"{platform.called(source)} to {platform.called(target)}" for source, target in dict.fromkeys(pairs)]
-        cut = self._cut(*pairs[0]) or sorted(self.lasting())
-        names = [f"{platform.wires.names[wire]} is down for good since {_time(self.since[wire])}" for wire in cut]
+        called, names = self._wiring.switches.called, self.platform.wires.names
+        named = [f"{called(source)} to {called(target)}" for source, target in dict.fromkeys(pairs)]
+        of_tree = any(map(self._wiring.switches.is_switch, pairs[0]))
+        cut = (self._cut_of_tree(pairs[0]) if of_tree else self._cut(*pairs[0])) or sorted(self.lasting())
+        down = [f"{names[wire]} is down for good since {_time(self.since[wire])}" for wire in cut]
+        instead = "choose an algorithm by which no switch reduces (collectives.algorithm)"
         return (
             f"nothing is received any more from {some_of(named, _MOST_NAMED)}: no way is left, as "
-            f"{some_of(names, _MOST_NAMED)}; write until for that failure (fabric.failures), restore it in time, or "
-            "go on without these ranks"
+            f"{some_of(down, _MOST_NAMED)}; write until for that failure (fabric.failures), restore it in time, or "
+            f"{instead if of_tree else 'go on without these ranks'}"
         )
+
+    def _cut_of_tree(self, ends: tuple[int, int]) -> list[int]:
+        """Find the cables that are down on the way of a tree of switches that reduce, which takes no other."""
+        names = self.platform.wires.names
+        over = self._wiring.routes_over([wire for wire in self.lasting() if REDUCER not in names[wire]])
+        return [wire for wire, routes in sorted(over.items()) if ends in self.ends_of(routes)]
 
     def _cut(self, source: int, target: int) -> list[int]:
         """Find the wires that are down between what can be reached from an endpoint's NIC and the rest."""

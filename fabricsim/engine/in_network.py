@@ -54,6 +54,14 @@ class Switches:
         """Whether an endpoint is a switch of the network."""
         return endpoint >= self._first_node
 
+    def called(self, endpoint: int) -> str:
+        """Name an end of messages for a reader, such as ``"spine0"`` or ``"rank 3 (host1)"``."""
+        if not self.is_switch(endpoint):
+            return self.platform.called(endpoint)
+        if self.is_in_network(endpoint):
+            return self.platform.nodes[endpoint - self._first_node]
+        return f"the switch of host{endpoint - _FIRST}"
+
     def reducer(self, endpoint: int) -> int | None:
         """Give the node of the adapter by which packets reach a switch; None if it has none, or is no switch."""
         return self.platform.reducer(endpoint - self._first_node)

@@ -73,6 +73,8 @@ class Wiring:
     `moderation`: interrupt moderation of the NIC, in force where the transport uses interrupts.
 
     `connections`: route of each connection so far.
+    `ends`: source and target of each route.
+    `switches`: that are ends of messages.
     """
 
     def __init__(
@@ -80,8 +82,8 @@ class Wiring:
     ) -> None:
         self._world = world
         self._platform = platform
-        self._switches = Switches(platform)
-        self._ways = Ways(platform, self._switches)
+        self.switches = Switches(platform)
+        self._ways = Ways(platform, self.switches)
         self._model = model
         self.models: tuple[FlowModel, ...] = ()  # of each kind of hosts, if they have transports of their own
         self.choose = choose
@@ -319,7 +321,7 @@ class Wiring:
         key = (collective, ranks, size)
         if key not in self._calls:
             choice = self.choose(collective, ranks, size)
-            group = self._switches.group_for(collective, choice.algorithm, ranks)
+            group = self.switches.group_for(collective, choice.algorithm, ranks)
             made = template(collective, len(ranks), choice.algorithm, group)
             chunk = _chunk(made, choice.chunk, collective, ranks, size)
             self._calls[key] = self._communicator(collective, ranks, choice.wiring, made), chunk
@@ -340,7 +342,7 @@ class Wiring:
         rows["member"] = connections[None, :, :, 0]
         rows["inbox"] = connections[None, :, :, 1]
         rows["route"] = rows["flow"] = NONE
-        endpoints = [*ranks * made.strands, *self._switches.endpoints(ranks, made.switches)]
+        endpoints = [*ranks * made.strands, *self.switches.endpoints(ranks, made.switches)]
         places, ends = [], []
         for lane, i in np.argwhere(used_by(those)).tolist():
             source, target = endpoints[lanes[lane]], endpoints[made.connections[lanes[lane], i, 0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from itertools import pairwise
 from pathlib import Path
@@ -237,6 +238,31 @@ def test_a_partition_names_ranks_and_cut_and_a_process_goes_on(engine: str) -> N
     assert "spine1" in log[0]
     assert log[1] == "done"
     fabric.env.run()  # ends
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("what", "ends"),
+    [
+        ('switch="spine0"', r"leaf[01] to spine0, leaf[01] to spine0"),
+        ('link="leaf0-spine0"', "leaf0 to spine0"),
+        ('link="host0-leaf0",from="1ms"', r"rank 0 \(host0\) to leaf0"),
+    ],
+)
+def test_a_tree_of_switches_that_is_cut_is_a_partition(engine: str, what: str, ends: str) -> None:
+    algorithm = "collectives.algorithm.all_reduce=collnet_chain"
+    failures = f"fabric.failures=[{{{what}}}]"
+    fabric = _fabric(engine, LEAVES, failures, algorithm, transport="ideal-100g")
+    said, _ = _said(fabric, fabric.all_reduce(range(4), 64 * MIB))
+    cable = "host0->leaf0" if "host0" in what else "leaf0->spine0"
+    cut = rf"{cable} is down for good since {'1 ms' if 'host0' in what else '0 s'}"
+    if "switch" in what:
+        cut = cut.replace("leaf0", "leaf[01]")
+    assert re.search(rf"from {ends}: no way is left, as {cut}", said), said
+    assert said.endswith("or choose an algorithm by which no switch reduces (collectives.algorithm)")
+    assert "/reducer" not in said
+    beside = fabric.env.run(fabric.send(1, 3, MIB))  # by another spine
+    assert beside < 1
 
 
 @pytest.mark.parametrize("engine", ENGINES)

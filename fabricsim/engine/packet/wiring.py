@@ -176,7 +176,7 @@ class PacketWiring(Wiring):
 
     def _path(self, key: Connection) -> Path:
         end = max(key.source, key.target)
-        if self._switches.is_in_network(end) and self._switches.reducer(end) is None:
+        if self.switches.is_in_network(end) and self.switches.reducer(end) is None:
             msg = "switches reduce packets only if collectives.algorithm names an algorithm for which they do: set it"
             raise SimulationError(msg)
         return super()._path(key)
