@@ -412,6 +412,13 @@ class Failures:
         return []
 
 
+def failing(platform: Platform, scenario: Scenario) -> list[int]:
+    """List the wires of all that the failures of a scenario name, in both directions."""
+    failures = enumerate(scenario.fabric.failures)
+    parts = chain.from_iterable(_targets(platform, index, *failure.target) for index, failure in failures)
+    return sorted({wire for part in parts for wire in in_both_directions(platform, part).wires})
+
+
 def _targets(platform: Platform, index: int, kind: str, name: str) -> list[FabricPart]:
     """Find what a failure of a scenario names."""
     try:

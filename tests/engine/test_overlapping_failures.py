@@ -195,3 +195,37 @@ def test_senders_on_slow_cables_send_on_for_longer(engine: str) -> None:
     left = size - FULL * MS - FULL / 4 * MS
     assert FULL / 4 * MS < left < FULL * MS
     assert _run(fabric, {}, begin=0, size=size) == pytest.approx(3 * MS + left / (FULL / 4), rel=1e-3)
+
+
+# ---- what waits before a cable -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_waits_before_a_slow_cable_leaves_faster_when_it_is_as_built(engine: str) -> None:
+    fabric = _fabric(engine, '{link="switch0->host1",rate="10Gbps",until="2ms"}')
+    size = 20_000_000
+    expected = 2 * MS + (size - 2 * MS * FULL / 10) / FULL
+    assert _run(fabric, {}, begin=0, size=size) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("engine", ["packet", "reference"])
+@pytest.mark.parametrize("transport", ["ideal-100g", "rdma-100g", "uec-100g"])
+def test_what_waits_before_a_cable_that_fails_is_lost(engine: str, transport: str) -> None:
+    slow = '{link="switch0-host1",rate="10Gbps"}'
+    fabric = _fabric(engine, slow, '{link="switch0-host1",from="1ms",until="40ms"}', more=f"transport={transport}")
+    sent = fabric.send(0, 1, 4_000_000)
+    fabric.env.run(until=39 * MS)
+    assert not sent.triggered
+    wire = fabric.platform.wires.names.index("switch0->host1")
+    carried = float(fabric.world.network.links["bytes"][wire])
+    assert carried == pytest.approx(MS * FULL / 10, rel=0.02)  # in a millisecond at 10 Gb/s
+
+
+@pytest.mark.parametrize("engine", ["packet", "reference"])
+def test_what_waits_before_a_cable_that_a_scenario_names_feels_what_a_process_does(engine: str) -> None:
+    fabric = _fabric(engine, '{link="switch0-host1",from="1s",rate="100Gbps"}')
+    fabric.set_rate("switch0->host1", "10Gbps")
+    size = 20_000_000
+    script = {2 * MS: lambda: fabric.restore("switch0->host1")}
+    expected = 2 * MS + (size - 2 * MS * FULL / 10) / FULL
+    assert _run(fabric, script, begin=0, size=size) == pytest.approx(expected, rel=1e-3)

@@ -17,6 +17,7 @@ LEAVES = 'fabric={topology="leaf-spine", hosts_per_leaf=2, spines=2}'
 SMALL = ["job.model.layers=8", "job.model.hidden=64", "job.model.heads=4", "job.model.vocabulary=512"]
 ECN = ["transport.switch.ecn.low=30kB", "transport.switch.ecn.high=30kB"]
 FAILURE = 'fabric.failures=[{link="host1-switch0", from="20us", until="2ms"}]'
+QUEUE = 'fabric.failures=[{link="switch0-host0", from="60us", until="900us"}]'
 
 
 def _leaves(failures: str) -> str:
@@ -43,6 +44,10 @@ CASES = {  # what is set, and what has to happen in it
     "credits": (["transport=rdma-100g"], None),
     "bit errors": (["transport=ideal-100g", "fabric.bit_error_rate=1e-7"], "errors"),
     "a cable that fails": (["transport=ideal-100g", FAILURE], "timeouts"),
+    "a queue before a cable that fails": (["transport=ideal-100g", QUEUE], "errors"),
+    "credits of a queue before a cable that fails": (["transport=rdma-100g", QUEUE], "errors"),
+    "pauses of a queue before a cable that fails": (["transport=peers-roce", QUEUE, *SOON], "pauses"),
+    "telemetry of a queue before a cable that fails": (["transport=roce-100g-hpcc", QUEUE, *SOON], "errors"),
     "a switch that fails for good": (["transport=ideal-100g", SPINE, *SOON], "timeouts"),
     "a cable that flaps": (["transport=roce-100g", FLAPS, *SOON], "errors"),
     "cables that fail at random": (["transport=ideal-100g", RANDOM, *SOON], "errors"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabricsim.engine.failures import failing
 from fabricsim.engine.flow.state import table
 from fabricsim.engine.packet.state import network_of
 from fabricsim.errors import SimulationError
@@ -16,6 +17,8 @@ from fabricsim.transports.dispatch import dispatch
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fabricsim.engine.packet.state import PacketState
@@ -33,7 +36,7 @@ def build(platform: Platform, scenario: Scenario) -> PacketState:
     wires, hosts, switch = platform.wires, platform.nics, scenario.switch  # to the packets each NIC is a host
     _check_ports(wires)
     links = _links(wires, hosts, scenario)
-    managed = _managed(links, hosts, switch)
+    managed = _managed(links, hosts, switch, failing(platform, scenario))
     ports, queues = _ports(links, managed, hosts, switch)
     nodes = table(len(wires.nodes), NODE)
     nodes["kind"] = np.where(np.arange(len(nodes)) < hosts, HOST, SWITCH)
@@ -96,12 +99,13 @@ def _set_thresholds(links: NDArray[np.void], of_switch: NDArray[np.bool_], switc
         links["mark_most"][of_switch] = switch.ecn.probability
 
 
-def _managed(links: NDArray[np.void], hosts: int, switch: SwitchSpec) -> NDArray[np.bool_]:
-    """Tell which links need a port that decides at each departure."""
+def _managed(links: NDArray[np.void], hosts: int, switch: SwitchSpec, changing: Sequence[int]) -> NDArray[np.bool_]:
+    """Tell which links need a port that decides at each departure: those `changing`, as what waits there feels it."""
     controlled = switch.pfc is not None or switch.credits is not None
     shared = switch.buffer is not None and switch.buffer.shared is not None
     late = switch.ecn is not None and switch.ecn.at == "dequeue"
     managed = np.full(len(links), controlled or shared or switch.trimming or switch.classes > 1 or late)
+    managed[changing] = True
     if not controlled:
         managed[links["source"] < hosts] = False
     return managed

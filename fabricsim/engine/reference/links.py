@@ -137,6 +137,10 @@ class Link:
             packet.readings.append(Reading(self.network.now, sent, drain, self.ps_per_byte))
         start = max(ready, self.free_at)
         self.free_at = start + self.serialisation(packet.wire)
+        if self.down:
+            self.counters["errors"] += 1
+            self.note(packet, start, LOST)
+            return False
         self.counters["packets"] += 1
         self.counters["bytes"] += packet.wire
         self.network.hops[packet.kind] += 1

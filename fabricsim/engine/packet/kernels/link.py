@@ -175,6 +175,9 @@ def put_on_wire(net, link, packet, wire, start, duration):
 def depart(net, index, packet, start, duration):
     """Put a packet on the wire at `start` (ps) for `duration` (ps); returns False if it is lost there."""
     link = net.links[index]
+    if link.down:  # as all that has waited at a managed port
+        lose(net, index, packet, start)
+        return False
     _count(net, link, packet.kind, packet.wire)
     if link.loss > 0.0 and _draw(net, index) < 1.0 - (1.0 - link.loss) ** (8 * packet.wire):
         lose(net, index, packet, start)
