@@ -53,7 +53,7 @@ def write_checked(path: Path, text: str, check: Callable[[str], object]) -> None
     `check`: called with the name of the file before it takes its place; what would not load back is not kept.
     Raises InputError if the file cannot be written; an older one of that name is still there then.
     """
-    with whole(path, "name another file with -o", name=f".{path.stem}.part{SUFFIX}") as part:
+    with whole(path, "name another file with -o", suffix=SUFFIX) as part:
         part.write_text(text, encoding="utf-8")
         check(str(part))
 

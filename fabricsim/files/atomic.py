@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import socket
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from fabricsim.errors import InputError
 
 _PARTS: set[Path] = set()  # files that are being written
+_NUMBERS = itertools.count()
+_PART = re.compile(r".*\.(\w+)-(\d+)-\d+\.part(\.\w+)?")
+_LONGEST = 50  # letters of a name that the name of its part has: of up to 4 bytes, and file systems allow 255
 
 
 @contextmanager
-def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, name: str = "") -> Iterator[Path]:
+def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, suffix: str = "") -> Iterator[Path]:
     """Give the path of a file to write beside `path`, whose place it takes in the end.
 
     `path`: file that is wanted; one of that name is replaced.
     `way_out`: what to do if it cannot be written.
     `error`: raised then.
-    `name`: of the file beside it, where its suffix matters.
+    `suffix`: of the file beside it, where that matters.
     Raises InputError: or `error`, if the file cannot be written; nothing is left then, and an older one of that name
         still there.
     """
-    part = path.with_name(name or f"{path.name}.part")
+    part = beside(path, suffix)
     try:
         with passing(part):
             yield part
@@ -30,6 +39,43 @@ def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, nam
     except OSError as problem:
         msg = f"{path}: cannot be written: {problem.strerror or problem}; {way_out}"
         raise error(msg) from problem
+
+
+def beside(path: Path, suffix: str = "") -> Path:
+    """Name a file to write beside another one, which no other process or thread writes.
+
+    What processes of this machine that were killed have left of such files in that folder is removed.
+    """
+    with suppress(OSError):  # a folder that is not there is told of when the file is written
+        _tidy(path.parent.absolute())
+    return path.with_name(f".{path.name[:_LONGEST]}.{_machine()}-{os.getpid()}-{next(_NUMBERS)}.part{suffix}")
+
+
+@cache
+def _tidy(folder: Path) -> None:
+    """Remove what is left by processes that are no more; once for each folder, of which some have many files."""
+    if os.name != "posix":  # there no signal asks whether a process lives
+        return
+    for file in os.scandir(folder):
+        found = _PART.fullmatch(file.name)
+        if found and found[1] == _machine() and not _lives(int(found[2])):
+            Path(file.path).unlink(missing_ok=True)
+
+
+@cache
+def _machine() -> str:
+    """Tell machines apart that share a folder, in a few letters."""
+    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # it is another user's
+        pass
+    return True
 
 
 @contextmanager

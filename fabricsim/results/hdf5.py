@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def write(result: RunRecord | TrafficRecord, path: Path | str) -> None:
     """Write the result of a job or of traffic to an HDF5 file.
 
-    The file is written beside its place under the name ``<path>.part`` and renamed when it is whole; whatever
+    The file is written beside its place under a name of its own and renamed when it is whole; whatever
     goes wrong, no part of it is left. ``wall_seconds`` is not stored.
 
     `result`: the run.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import traceback
 from functools import lru_cache
 from pathlib import Path
@@ -244,17 +243,14 @@ def _result(task: Task, name: str) -> Path:
 
 def _keep(result: Result | TrafficResult, task: Task, name: str) -> None:
     if task.keep:
-        part = task.folder / f".{name}-{os.getpid()}.h5"
-        result.save(part)
-        part.replace(_result(task, name))
+        result.save(_result(task, name))
 
 
 def _write(task: Task, outcome: SweptRun, more: Mapping[str, object]) -> None:
     """Write the file of a run; another process may write the same one at the same time."""
     told = {"format": FORMAT, "fabricsim": provenance.version(), **outcome, "kind": task.kind}
     told |= {"scenario": task.scenario, "settings": {**task.settings}, "options": {**task.options}, **more}
-    name = f".{outcome['run']}-{os.getpid()}.part"
-    with whole(task.folder / f"{outcome['run']}.json", "name another folder with -o", name=name) as part:
+    with whole(task.folder / f"{outcome['run']}.json", "name another folder with -o") as part:
         part.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from fabricsim.errors import InputError
+from fabricsim.files.atomic import beside
 from fabricsim.records.program import NONE
 from fabricsim.traces.chakra import own, schema
 from fabricsim.traces.chakra.groups import Numbered, size_of
@@ -57,7 +58,7 @@ def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
     Raises InputError if Chakra cannot hold it, or a file cannot be written.
     """
     made = files(trace, Path(path))
-    parts = [file.with_name(f"{file.name}.part") for file in made]
+    parts = [beside(file) for file in made]
     lost: dict[str, None] = {}
     groups = Numbered(trace)
     for name in groups.unlisted:
