@@ -459,15 +459,12 @@ def save(result: RunRecord | TrafficRecord, output: Path | None) -> None:
 
 def show_comparison(results: Sequence[RunRecord], labels: Labels | None = None, *, as_json: bool) -> None:
     """Print several runs side by side, and what changed against the first."""
-    from fabricsim.report.difference_text import explained_text  # noqa: PLC0415  as below
-    from fabricsim.report.text import assumed_text, comparison_table  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.results.speed_up import speed_ups  # noqa: PLC0415  as above
+    from fabricsim.report.difference_text import comparison_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
 
-    summaries = [summarise(result) for result in results]
     if as_json:
+        summaries = [summarise(result) for result in results]
         names = [{}] * len(summaries) if labels is None else [{"compared": label} for label in labels[1]]
         say_json([{**name, **summary} for name, summary in zip(names, summaries, strict=True)])
     else:
-        explained = [] if labels is None else [explained_text(summaries, labels[1])]
-        show(comparison_table(summaries, speed_ups(results), labels), *explained, assumed_text(summaries))
+        show(*comparison_text(results, labels))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report import style
+from fabricsim.report.compared import compared
 from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, rank_time, simulated_ranks
 from fabricsim.results.places import short_names
-from fabricsim.results.speed_up import speed_ups
 from fabricsim.units import human_seconds, seconds
 
 if TYPE_CHECKING:
@@ -68,25 +68,26 @@ def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] |
     Raises ResultError if there is no run.
     """
     style.require_some(len(results), "run", "name at least one transport")
-    times = [iteration_parts(result) for result in results]
-    slowest, speeds = max(time.iteration for time in times), speed_ups(results)
-    figure = style.new_figure(0.85 + 0.24 * len(results))
+    by, called = labels or tell_apart([RunNames(result.name, result.transport, result.engine) for result in results])
+    rows = [row for group in compared(results, called) for row in group]
+    times = [iteration_parts(row.result) for row in rows]
+    slowest = max(time.iteration for time in times)
+    figure = style.new_figure(0.85 + 0.24 * len(rows))
     axes = figure.add_subplot()
     _stack(axes, times, slowest)
     _, scale = style.time_unit(slowest)
-    by, names = labels or tell_apart([RunNames(result.name, result.transport, result.engine) for result in results])
-    filled = [fill(name, _NAME_WIDTH) for name in names]
+    filled = [fill(row.name, _NAME_WIDTH) for row in rows]
     longest = max(len(line) for name in filled for line in name.split("\n"))
     wide = figure.get_figwidth() - _MARGIN - style.LETTER * longest
     ends = []
-    for place, time in enumerate(times):
-        label = human_seconds(seconds(time.iteration)) + ("" if speeds[place] is None else f" ({speeds[place]:.2f}x)")
+    for place, (time, row) in enumerate(zip(times, rows, strict=True)):
+        label = human_seconds(seconds(time.iteration)) + ("" if row.speed is None else f" ({row.speed:.2f}x)")
         end = time.iteration / scale
         axes.annotate(label, (end, place), (3, 0), textcoords="offset points", va="center", fontsize=7)
         ends.append(end / max(1 - (style.LETTER * len(label) + _GAP) / wide, _LEAST_BAR))
     axes.set_xlim(right=max(ends))
-    axes.set_yticks(range(len(names)), filled)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_yticks(range(len(rows)), filled)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_ylabel(by[:1].upper() + by[1:])
     if len({result.name for result in results}) == 1:

@@ -8,8 +8,11 @@ from rich.console import Group
 from rich.markup import escape
 from rich.text import Text
 
+from fabricsim.report.compared import compared
+from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
+from fabricsim.report.text import assumed_text, comparison_table
 from fabricsim.results.difference import change_of_causes
 from fabricsim.units import human_seconds
 
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from fabricsim.report.compared import Compared
     from fabricsim.results.difference import Difference, Pair
+    from fabricsim.results.result import RunRecord
     from fabricsim.results.summary import Summary
 
 ROWS = 12
@@ -51,14 +56,22 @@ def difference_text(name: str, labels: tuple[str, str], found: Difference, expla
     return Group(*blocks)
 
 
-def explained_text(summaries: Sequence[Summary], labels: Sequence[str]) -> RenderableType:
+def comparison_text(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] | None) -> list[RenderableType]:
+    """Show runs side by side, why each is slower or faster than the first, and what was assumed.
+
+    `labels`: what they differ in, and what each is called; if left out that is found out, and causes are left out.
+    """
+    by, names = labels or tell_apart([RunNames(each.name, each.transport, each.engine) for each in results])
+    groups = compared(results, names)
+    rows = [row for group in groups for row in group]
+    summaries = [row.summary for row in rows]
+    table = comparison_table(summaries, [row.speed for row in rows], (by, [row.name for row in rows]))
+    return [table, *([] if labels is None else map(explained_text, groups)), assumed_text(summaries)]
+
+
+def explained_text(rows: Sequence[Compared]) -> RenderableType:
     """Say of each run but the first which causes make it slower or faster than that."""
-    return Group(
-        *(
-            _explained(labels[0], label, summaries[0], other)
-            for label, other in zip(labels[1:], summaries[1:], strict=True)
-        )
-    )
+    return Group(*(_explained(rows[0].name, row.name, rows[0].summary, row.summary) for row in rows[1:]))
 
 
 def _explained(first: str, label: str, one: Summary, other: Summary) -> Text:

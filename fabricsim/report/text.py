@@ -204,7 +204,13 @@ def job_cells(job: JobSummary) -> list[str]:
 def _uncertainty(found: UncertaintySummary) -> Group:
     """Show the interval of an iteration, and the parameters that it owes most to."""
     low, high = human_seconds(found["low_s"]), human_seconds(found["high_s"])
-    title = f"{100 * found['inside']:.0f} % of {found['runs']} runs with drawn parameters take {low} to {high}"
+    told = f"{low} to {high}"
+    if "jobs" in found:
+        jobs = (
+            f"{job['name']} {human_seconds(job['low_s'])} to {human_seconds(job['high_s'])}" for job in found["jobs"]
+        )
+        told = f"{', '.join(jobs)}, each job from its own start"
+    title = Text(f"{100 * found['inside']:.0f} % of {found['runs']} runs with drawn parameters take {told}")
     table = FittedTable("What to measure first", ["Certainty", "Spread", "Larger", "Smaller", "Share"], words=["Value"])
     for row in found["influences"][:_PARAMETERS]:
         spread, share = (f"{100 * row[key]:.0f} %" for key in ("spread", "share"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
@@ -11,7 +12,7 @@ from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, simulated_ranks
 from fabricsim.results.capture import summarise_capture
 from fabricsim.results.causes import causes
-from fabricsim.results.jobs import summarise_jobs
+from fabricsim.results.jobs import of_job, summarise_jobs
 from fabricsim.results.packets import congested
 from fabricsim.results.pairs import summarise_pairs
 from fabricsim.results.resources import by_use, resources, utilisation
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from fabricsim.results.packets import QueueSummary
     from fabricsim.results.pairs import PairsSummary
     from fabricsim.results.resources import ResourceSummary
-    from fabricsim.results.result import CallKind, CallRecords, LinkRecord, RunRecord
+    from fabricsim.results.result import CallKind, CallRecords, JobRecord, LinkRecord, RunRecord
     from fabricsim.results.throughput import ThroughputSummary
     from fabricsim.results.uncertainty import UncertaintySummary
 
@@ -213,6 +214,12 @@ def summarise(result: RunRecord) -> Summary:
     return summary
 
 
+def summarise_job(result: RunRecord, job: JobRecord) -> Summary:
+    """Summarise one of several jobs as a run by itself, from its own start; links are those of the whole run."""
+    own = of_job(result, job)
+    return {**summarise(replace(own, jobs=())), "causes": causes(own)}
+
+
 def to_json(summary: Summary) -> str:
     """Write a summary as indented JSON with the keys in the documented order.
 
@@ -294,7 +301,8 @@ def _collectives(calls: CallRecords) -> list[CollectiveSummary]:
     np.add.at(times, calls.kind, calls.column("copies") * (calls.end - calls.start))
     rows = [(key, int(times[kinds].sum()), int(counts[kinds].sum()), kinds[0]) for key, kinds in groups.items()]
     rows.sort(key=lambda row: (-row[1], row[0]))
-    return [_collective(calls.kinds[first], time, count) for _, time, count, first in rows]
+    # of one of several jobs there are kinds that only others call
+    return [_collective(calls.kinds[first], time, count) for _, time, count, first in rows if count]
 
 
 def _collective(first: CallKind, total: int, count: int) -> CollectiveSummary:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NotRequired, TypedDict
 
 INSIDE = 0.8
 """Share of the runs that the interval holds."""
 
 
 class UncertaintySummary(TypedDict):
-    """An uncertainty as JSON has it: times in seconds, the rest as in `Uncertainty` and `Influence`."""
+    """An uncertainty as JSON has it: times in seconds, the rest as in `Uncertainty` and `Influence`.
+
+    ``jobs`` has ``name``, ``low_s`` and ``high_s`` of each of several jobs.
+    """
 
     inside: float
     low_s: float
@@ -19,6 +22,7 @@ class UncertaintySummary(TypedDict):
     runs: int
     seed: int
     influences: list[dict[str, Any]]
+    jobs: NotRequired[list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,10 @@ class Influence:
 class Uncertainty:
     """An iteration simulated many times, each with other values of what is not known exactly.
 
-    `low`, `high`: between them lie the middle `INSIDE` of the iterations, s.
+    `low`, `high`: between them lie the middle `INSIDE` of the iterations, s; of several jobs those of the longest.
     `runs`, `seed`: how many were drawn, and from which seed.
     `influences`: parameters that change the iteration, the one that it owes most to first.
+    `jobs`: of several jobs ``low`` and ``high`` of each by name, from its own start.
     """
 
     low: float
@@ -55,10 +60,11 @@ class Uncertainty:
     runs: int
     seed: int
     influences: Sequence[Influence]
+    jobs: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def to_dict(self) -> UncertaintySummary:
         """All of it as plain Python values."""
-        return {
+        told: UncertaintySummary = {
             "inside": INSIDE,
             "low_s": self.low,
             "high_s": self.high,
@@ -66,3 +72,6 @@ class Uncertainty:
             "seed": self.seed,
             "influences": [asdict(each) for each in self.influences],
         }
+        if self.jobs:
+            told["jobs"] = [{"name": name, "low_s": low, "high_s": high} for name, (low, high) in self.jobs.items()]
+        return told

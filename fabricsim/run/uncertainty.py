@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from fabricsim.scenario.explain import spec_at
 from fabricsim.scenario.load import LoadedScenario, from_tables
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.units import PS_PER_S, seconds
+
+if TYPE_CHECKING:
+    from fabricsim.run.result import Result
 
 SPREADS = {"T": log(1.05), "U": log(1.3)}
 """Standard deviation of the logarithm of a parameter's factor, by grade; what is exact is not varied.
@@ -112,27 +115,42 @@ def uncertainty(
     total = 1 + 2 * len(known) + runs
     done = 0
 
-    def iteration(factors: Mapping[UncertainParameter, float]) -> float:
+    def iterations(factors: Mapping[UncertainParameter, float]) -> dict[str, float]:
         nonlocal done
-        found = seconds(simulate(varied(loaded, factors)).iteration)
+        found = _iterations(simulate(varied(loaded, factors)))
         done += 1
         if progress is not None:
             progress(done / total)
         return found
 
-    middle = iteration({})
+    def longest(factors: Mapping[UncertainParameter, float]) -> float:
+        return max(iterations(factors).values())
+
+    middle = longest({})
     changes = {
-        each: Change(*(iteration({each: exp(side * each.spread)}) / middle - 1 for side in (1, -1))) for each in known
+        each: Change(*(longest({each: exp(side * each.spread)}) / middle - 1 for side in (1, -1))) for each in known
     }
     model = model_spread()
-    low, high = interval([iteration(factors) for factors in _drawn(known, runs, seed)], model)
-    return Uncertainty(low, high, runs, seed, _ranked(changes, model))
+    drawn = [iterations(factors) for factors in _drawn(known, runs, seed)]
+    low, high = interval([max(found.values()) for found in drawn], model)
+    jobs = {name: interval([found[name] for found in drawn], model) for name in drawn[0] if name}
+    return Uncertainty(low, high, runs, seed, _ranked(changes, model), jobs)
 
 
 def drawn_iterations(loaded: LoadedScenario, runs: int) -> list[float]:
     """Simulate a scenario with all its parameters drawn, without asking what each of them brings; returns seconds."""
-    known = parameters(loaded)
-    return [seconds(simulate(varied(loaded, factors)).iteration) for factors in _drawn(known, runs, seed=0)]
+    drawn = _drawn(parameters(loaded), runs, seed=0)
+    return [max(_iterations(simulate(varied(loaded, factors))).values()) for factors in drawn]
+
+
+def _iterations(result: Result) -> dict[str, float]:
+    """Give the time of each of several jobs from its own start, by name, or that of the only one, s.
+
+    Neither parameters nor the model are off in what a scenario says of starts.
+    """
+    if not result.jobs:
+        return {"": seconds(result.iteration)}
+    return {job.name: seconds(job.end - job.start) for job in result.jobs}
 
 
 def varied(loaded: LoadedScenario, factors: Mapping[UncertainParameter, float]) -> LoadedScenario:

@@ -84,6 +84,22 @@ def test_runs_and_studies_draw_the_same() -> None:
     assert (said.low, said.high) == interval(drawn_iterations(loaded, 10), model_spread())
 
 
+@pytest.mark.slow
+def test_jobs_have_intervals_from_their_own_starts() -> None:
+    """Nothing joins two jobs on hosts of their own: each varies as the other, whenever it begins."""
+    ranks = {"red": "0-7", "blue": "8-15"}
+    jobs = {name: {"ranks": some, "start": start} for (name, some), start in zip(ranks.items(), "12", strict=True)}
+    late = {name: {**job, "start": f"{job['start']}s"} for name, job in jobs.items()}
+    found = uncertainty(load({"extends": "gpt2-medium-dp", "cluster": {"hosts": 16}, "jobs": late}), 10)
+    prompt = {name: {"ranks": some} for name, some in ranks.items()}
+    same = uncertainty(load({"extends": "gpt2-medium-dp", "cluster": {"hosts": 16}, "jobs": prompt}), 10)
+
+    assert found.jobs == same.jobs
+    assert found.jobs["red"] == found.jobs["blue"] == (found.low, found.high)
+    assert found.high < 1
+    assert [job["name"] for job in found.to_dict()["jobs"]] == ["red", "blue"]
+
+
 def test_an_exact_iteration_has_the_interval_of_the_model() -> None:
     low, high = interval([2.0], 0.1)
 

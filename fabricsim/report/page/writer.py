@@ -9,6 +9,7 @@ import numpy as np
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.report.causes_text import cause_name
+from fabricsim.report.compared import compared
 from fabricsim.report.difference_text import signed
 from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.page import drawings
@@ -17,7 +18,6 @@ from fabricsim.report.page.run_sections import ROWS, queues, run_sections, tiers
 from fabricsim.report.page.spans import spans
 from fabricsim.report.text import percent, times
 from fabricsim.results.difference import change_of_causes
-from fabricsim.results.speed_up import speed_ups
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import TrafficRecord, summarise_traffic
 from fabricsim.units import human_bytes, human_seconds, seconds
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from fabricsim.report.compared import Compared
     from fabricsim.results.result import RunRecord
-    from fabricsim.results.summary import Summary
 
 
 def write_page(results: Sequence[tuple[str, RunRecord | TrafficRecord]], path: Path) -> None:
@@ -51,41 +51,45 @@ def page(results: Sequence[tuple[str, RunRecord | TrafficRecord]]) -> str:
     if len(runs) < len(results):
         msg = f"{name}: traffic cannot stand beside other results; give results of jobs, or one of traffic alone"
         raise ResultError(msg)
-    summaries = [summarise(run) for run in runs]
     drawn = spans(runs[0])
-    body = list(_compared([name for name, _ in results], summaries, speed_ups(runs))) if len(runs) > 1 else []
-    body += run_sections(runs[0], summaries[0], drawn["names"])
+    body = list(_side_by_side([name for name, _ in results], runs)) if len(runs) > 1 else []
+    body += run_sections(runs[0], summarise(runs[0]), drawn["names"])
     return document(f"{runs[0].name} over {runs[0].transport}", body, drawn)
 
 
-def _compared(files: Sequence[str], summaries: Sequence[Summary], speeds: Sequence[float | None]) -> Iterator[Html]:
+def _side_by_side(files: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[Html]:
     """Put runs side by side, and say what makes each differ from the first."""
-    by, names = tell_apart([RunNames(each["name"], each["transport"], each["engine"]) for each in summaries])
+    by, names = tell_apart([RunNames(each.name, each.transport, each.engine) for each in runs])
     if len(set(names)) < len(names):
         by, names = "file", list(files)
-    rows = [_compared_row(*each) for each in zip(names, summaries, speeds, strict=True)]
+    groups = compared(runs, names)
     shares = ["Compute", "Exposed comm.", "Host", "Bubble"]
     heads = [by.capitalize(), "Iteration", "Speed-up", *shares, "MFU", "First cause"]
-    parts = [table("Runs side by side", heads, rows)]
-    for name, each in zip(names[1:], summaries[1:], strict=True):
-        changes = [pair for pair in change_of_causes(summaries[0], each) if pair.first != pair.second][:ROWS]
-        cells = [
-            [pair.name, human_seconds(pair.first), human_seconds(pair.second), signed(pair.second - pair.first)]
-            for pair in changes
-        ]
-        parts.append(table(f"What makes {name} differ from {names[0]}", ["Cause", names[0], name, "Difference"], cells))
+    parts = [table("Runs side by side", heads, [_compared_row(row) for group in groups for row in group])]
+    parts += [_differing(group[0], row) for group in groups for row in group[1:]]
     yield section("compared", f"Compared by {by}", *parts)
     yield Html(f'<p class="faint">From here on: {text(names[0])}, the first result.</p>')
 
 
-def _compared_row(name: str, summary: Summary, speed: float | None) -> list[object]:
+def _differing(first: Compared, other: Compared) -> Html:
+    changes = [pair for pair in change_of_causes(first.summary, other.summary) if pair.first != pair.second][:ROWS]
+    cells = [
+        [pair.name, human_seconds(pair.first), human_seconds(pair.second), signed(pair.second - pair.first)]
+        for pair in changes
+    ]
+    title = f"What makes {other.name} differ from {first.name}"
+    return table(title, ["Cause", first.name, other.name, "Difference"], cells)
+
+
+def _compared_row(row: Compared) -> list[object]:
+    summary = row.summary
     time, rates = summary["iteration_time_s"], summary.get("throughput")
     breakdown, first = summary["breakdown_s"], summary["causes"][0]
     parts = breakdown["compute"], summary["exposed_communication_s"], breakdown["host"], breakdown["bubble"]
     mfu = percent(rates["mfu"]) if rates is not None and rates["mfu"] else "-"
     told = f"{cause_name(first)} ({percent(first['share'])})"
     words = Html(f'<span class="words">{text(told)}</span>')
-    return [name, human_seconds(time), times(speed), *map(human_seconds, parts), mfu, words]
+    return [row.name, human_seconds(time), times(row.speed), *map(human_seconds, parts), mfu, words]
 
 
 def _traffic(result: TrafficRecord) -> Iterator[Html]:
