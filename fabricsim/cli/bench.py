@@ -11,7 +11,7 @@ from fabricsim.cli import common
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
-    from fabricsim.scenario.scenario import Scenario
+    from fabricsim.scenario.load import LoadedScenario
 
 _BASE = "hkbu"  # scenario that a cluster is laid over: its fabric is one switch
 _TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv or latency."
@@ -63,7 +63,9 @@ def bench(  # noqa: PLR0913  one parameter per option
     benchtable.check_test(test)
     parts: common.Options = {"cluster": cluster, "transport": transport, "collectives": collectives}
     rest: common.Options = {f"collectives.algorithm.{TESTS.get(test, test)}": algorithm}
-    found = _load(scenario, parts, [*(settings or []), *common.as_settings(rest)])
+    loaded = _load(scenario, parts, [*(settings or []), *common.as_settings(rest)])
+    common.check_output_file(output, *loaded.files)
+    found = loaded.scenario
     sizes = benchtable.sizes(smallest, largest)
     reference = None if against is None else benchtable.read_reference(against, test)
     with common.progress(f"{test} on {found.cluster.name}") as report:
@@ -80,7 +82,7 @@ def bench(  # noqa: PLR0913  one parameter per option
         common.show(bench_text(measured.to_dict()))
 
 
-def _load(scenario: str | None, parts: common.Options, settings: list[str]) -> Scenario:
+def _load(scenario: str | None, parts: common.Options, settings: list[str]) -> LoadedScenario:
     """Load a scenario as it is, or a cluster with the library of collectives that its GPU has."""
     from fabricsim.run.benchtable import collectives_of  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
@@ -95,8 +97,8 @@ def _load(scenario: str | None, parts: common.Options, settings: list[str]) -> S
         msg = "on what? name a SCENARIO, or --cluster and --transport (see fabricsim list clusters and list transports)"
         raise InputError(msg)
     with common.naming_options(parts):
-        found = load(scenario or _BASE, [*common.as_settings(parts), *settings], with_job=False).scenario
+        found = load(scenario or _BASE, [*common.as_settings(parts), *settings], with_job=False)
         if scenario is None and parts["collectives"] is None:
-            parts = {**parts, "collectives": collectives_of(found.cluster.gpu)}
-            found = load(_BASE, [*common.as_settings(parts), *settings], with_job=False).scenario
+            parts = {**parts, "collectives": collectives_of(found.scenario.cluster.gpu)}
+            found = load(_BASE, [*common.as_settings(parts), *settings], with_job=False)
     return found

@@ -21,7 +21,7 @@ from fabricsim.report.style import FULL_WIDTH, paper
 from fabricsim.units import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress
@@ -349,6 +349,16 @@ def check_output_file(file: Path | None, *inputs: str | Path | None) -> None:
     if problem:
         msg = f"-o {file}: {problem}"
         raise InputError(msg)
+
+
+def check_output_files(folder: Path | None, names: Iterable[str], *inputs: str | Path | None) -> None:
+    """Find out before a long run whether files of these names, in a folder, can be written; raises as above.
+
+    `folder`: what ``-o`` gave, if anything.
+    """
+    if folder is not None and folder.is_dir():
+        for name in names:
+            check_output_file(folder / name, *inputs)
 
 
 def _in_the_way_of_a_file(file: Path) -> str:

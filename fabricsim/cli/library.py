@@ -96,6 +96,7 @@ def _matrix(loaded: LoadedScenario, output: Path | None) -> tuple[object, Callab
     from fabricsim.results.pairs import summarise_pairs  # noqa: PLC0415  --help must not pay for it
     from fabricsim.run.pipeline import pairs_of  # noqa: PLC0415  as above
 
+    common.check_output_files(output, ["matrix.csv", "matrix.png"], *loaded.files)
     pairs = pairs_of(loaded)
     summary = {"name": loaded.scenario.name, **summarise_pairs(pairs)}
     if output is not None:

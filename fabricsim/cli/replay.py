@@ -67,10 +67,12 @@ def replay(  # noqa: PLR0913  one parameter per option
         msg = f"--against {CAPTURED}: the trace does not say when its operations ran; leave it out, or name a fabric"
         raise InputError(msg)
     loaded = load_on(fabric, rebuilt, transport, engine, settings or [])
+    common.check_output_file(output, *loaded.files)
     if against is None or against == CAPTURED:
         common.finish(replay_on(loaded, rebuilt, name, watch), output, as_json=as_json)
         return
     base = load_on(against, rebuilt, transport, engine, settings or [])
+    common.check_output_file(output, *base.files)
     results = [replay_on(base, rebuilt, name), replay_on(loaded, rebuilt, name, watch)]
     common.save(results[-1], output)
     common.show_comparison(results, as_json=as_json)

@@ -40,6 +40,7 @@ PatternOption = Annotated[
     str | None, typer.Option(metavar="PATTERN", help="Compare this pattern or matrix file in place of jobs.")
 ]
 _BOTH = 2  # engines
+_COMPARISON = "comparison.png"
 ExtensionOption = Annotated[
     list[str] | None, typer.Option(metavar="FILE", help="Python file that the result was made with. May be repeated.")
 ]
@@ -70,6 +71,7 @@ def run(  # noqa: PLR0913  one parameter per option
     common.check_output_file(output, scenario)
     watch = common.watched(tap, pcap, output)
     loaded = _load(scenario, settings or [], {"transport": transport, "engine": engine, "seed": seed})
+    common.check_output_file(output, *loaded.files)
     result = _simulate(loaded, watch, matrix=matrix)
     common.finish(result, output, as_json=as_json, uncertainty=_uncertainty(loaded, uncertainty))
 
@@ -100,11 +102,13 @@ def rerun(  # noqa: PLR0913  one parameter per option
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
     from fabricsim.results.traffic import TrafficRecord  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import reload  # noqa: PLC0415  as above
+    from fabricsim.scenario.named_files import named_files  # noqa: PLC0415  as above
 
     common.check_output_file(output)  # onto itself it writes the same bytes
     watch = common.watched(tap, pcap, output)
     earlier = read_any(result)
     extensions.supply(earlier.resolved.get("extensions", {}), extension or ())
+    common.check_output_file(output, *(extension or ()), *named_files(earlier.resolved))
     if isinstance(earlier, TrafficRecord):
         again = _send_again(earlier, watch)
         common.save(again, output)
@@ -161,7 +165,7 @@ def compare(  # noqa: PLR0913  one parameter per option
         if jobs > 1:
             msg = f"--jobs {jobs}: replays on several fabrics run one after the other; leave it out"
             raise InputError(msg)
-        results = _replays(scenario, chosen, settings or [], rebuilding)
+        results = _replays(scenario, chosen, settings or [], rebuilding, output)
         _draw_comparison(results, output)
         common.show_comparison(results, as_json=as_json)
         return
@@ -173,6 +177,8 @@ def compare(  # noqa: PLR0913  one parameter per option
         msg = f"{given} says what traffic sends, and there is none; name a pattern or a file with --traffic"
         raise InputError(msg)
     loaded, labels = _variants(scenario, chosen, settings or [], with_job=traffic is None)
+    inputs = [file for each in loaded for file in each.files]
+    common.check_output_files(output, [_COMPARISON], *inputs, traffic)
     if traffic is not None:
         _compare_traffic(loaded, traffic, {"size": size, "flows": flows, "load": load}, labels, output, as_json=as_json)
         return
@@ -185,13 +191,18 @@ def compare(  # noqa: PLR0913  one parameter per option
 
 
 def _replays(
-    traces: Sequence[str], chosen: dict[str, str | None], settings: list[str], rebuilding: Rebuilding
+    traces: Sequence[str],
+    chosen: dict[str, str | None],
+    settings: list[str],
+    rebuilding: Rebuilding,
+    output: Path | None,
 ) -> list[RunRecord]:
     """Replay a trace on what `--fabric`, `--transport` and `--engine` name."""
     fabrics = _names("--fabric", chosen["fabric"] or "", "dgx-a100,dgx-h100")
     transports = [None] if chosen["transport"] is None else _transports(chosen["transport"])
     rebuilt, form = rebuilt_from([Path(trace) for trace in traces], rebuilding)
     loaded = [load_on(each, rebuilt, via, chosen["engine"], settings) for each in fabrics for via in transports]
+    common.check_output_files(output, [_COMPARISON], *traces, *(file for each in loaded for file in each.files))
     return [replay_on(each, rebuilt, form) for each in loaded]
 
 
@@ -243,7 +254,7 @@ def _compare_traffic(  # noqa: PLR0913  what the options gave
     if output is not None:
         from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
-        path = common.output_folder(output) / "comparison.png"
+        path = common.output_folder(output) / _COMPARISON
         plots.save(plots.compared_traffic(results, labels), path)
         common.note(f"wrote {path}")
     summaries = [summarise_traffic(result) for result in results]
@@ -265,7 +276,7 @@ def _draw_comparison(results: Sequence[RunRecord], output: Path | None, labels: 
         return
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
-    path = common.output_folder(output) / "comparison.png"
+    path = common.output_folder(output) / _COMPARISON
     plots.save(plots.comparison(results, labels), path)
     common.note(f"wrote {path}")
 

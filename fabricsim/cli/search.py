@@ -118,6 +118,8 @@ def _search(
     from fabricsim.report.swept import searched_text  # noqa: PLC0415  imports rich
     from fabricsim.run.search.search import search as find  # noqa: PLC0415  as above
 
+    prices = who["budget"] and who["budget"].prices
+    common.check_output_files(folder, ["index.csv", "frontier.png"], prices, *loaded.files)
     with common.progress(f"layouts of {loaded.scenario.name}") as report:
         found = find(loaded, folder, own=own, progress=report, **who)
     if who["budget"] is not None:

@@ -59,6 +59,7 @@ def sweep(  # noqa: PLR0913  one parameter per option
     part = None if shard is None else sweeps.Shard.parse(shard)
     found = sweeps.read(study, dict(map(read_setting, settings or [])))
     folder = output or Path(found.name)
+    common.check_output_files(folder, ["index.csv", "picture-1.png"], study, *found.inputs())
     began = time.monotonic()
     with reporting(f"{len(found.points):,} runs of {found.name}") as report:
         result = sweeps.run(

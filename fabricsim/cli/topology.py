@@ -44,14 +44,16 @@ def topology(
     from fabricsim.scenario.prices import read_prices  # noqa: PLC0415  as above
     from fabricsim.topology.inventory import take_inventory  # noqa: PLC0415  as above
 
-    loaded = load(scenario, list(settings or []), with_job=False).scenario
+    found = load(scenario, list(settings or []), with_job=False)
+    check_output_file(output, *found.files)
+    loaded = found.scenario
     listed = None if prices is None else read_prices(prices)
     network, wires = wired(loaded)
     down = down_for_good(loaded)
-    found = take_inventory(network, wires, loaded.ends.count, down)
+    inventory = take_inventory(network, wires, loaded.ends.count, down)
     if down:
         note(f"{said_of(down)}: tiers, bisection and ways are told without, all else with what is down")
-    bill = None if listed is None else bill_of(loaded, listed, found)
+    bill = None if listed is None else bill_of(loaded, listed, inventory)
     name, kind = loaded.name, loaded.fabric.topology
     title = name if name == kind else f"{name}, {kind}"
     if output is not None:
@@ -62,8 +64,8 @@ def topology(
         plots.save(topology_picture(wires, loaded.ends.count, title, dimensions), output)
         note(f"wrote {output}")
     if as_json:
-        said = {"name": name, "topology": kind, "hosts": loaded.ends.hosts, **asdict(found)}
+        said = {"name": name, "topology": kind, "hosts": loaded.ends.hosts, **asdict(inventory)}
         said |= {"cables_down": len(down) // 2} if down else {}
         say_json(said if bill is None else {**said, "bill": bill.told()})
     else:
-        show(topology_text(title, found), *([] if bill is None else [bill_text(bill)]))
+        show(topology_text(title, inventory), *([] if bill is None else [bill_text(bill)]))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.results.traffic import Matrix, TrafficRecord
+    from fabricsim.scenario.scenario import Scenario
 
 _MATRIX = "CSV or htsim connection matrix, or a pattern: permutation, incast, all-to-all, ring or poisson."
 _SCENARIO = "TOML file, or name of a shipped scenario; 16 ideal hosts, or as many as a file has, if left out."
@@ -81,9 +82,11 @@ def traffic(  # noqa: PLR0913  one parameter per option
     found = loaded.scenario
     if demand is None:
         demand = request(matrix, found, size=size, flows=flows, load=load)
+    stem = _stem(demand.name, found)
+    common.check_output_files(output, [f"{stem}.json", f"{stem}.h5"], matrix, *loaded.files)
     with common.progress(f"{demand.name} on {found.name}") as report:
         result = simulate(found, demand, watch=watch, progress=report)
-    _finish(replace(result, source=loaded.source, resolved=loaded.resolved), output, as_json=as_json)
+    _finish(replace(result, source=loaded.source, resolved=loaded.resolved), output, stem, as_json=as_json)
 
 
 @contextmanager
@@ -104,14 +107,14 @@ def _naming_line(matrix: str, demand: Matrix | None) -> Iterator[None]:
         raise ScenarioError(mistakes) from error
 
 
-def _finish(result: TrafficRecord, output: Path | None, *, as_json: bool) -> None:
+def _finish(result: TrafficRecord, output: Path | None, stem: str, *, as_json: bool) -> None:
     from fabricsim.results.traffic import summarise_traffic  # noqa: PLC0415  --help must not pay for it
 
     if output is not None:
         from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
 
         text = common.json_text(summarise_traffic(result))
-        folder, stem = common.output_folder(output), _stem(result)
+        folder = common.output_folder(output)
         common.write_text(folder / f"{stem}.json", text + "\n")
         common.note(f"wrote {folder / f'{stem}.json'}")
         for name, figure in plots.of_traffic(result).items():
@@ -121,7 +124,7 @@ def _finish(result: TrafficRecord, output: Path | None, *, as_json: bool) -> Non
     common.show_traffic(result, as_json=as_json)
 
 
-def _stem(result: TrafficRecord) -> str:
+def _stem(matrix: str, scenario: Scenario) -> str:
     """Name files by what was sent, where and over what, so that runs that are compared stand side by side."""
-    parts = (Path(result.matrix.name).stem, result.name, result.transport, result.engine)
+    parts = (Path(matrix).stem, scenario.name, scenario.transport.name, scenario.engine)
     return "-".join(parts).replace("/", "-")

@@ -41,6 +41,7 @@ from fabricsim.scenario.defaults import left_to_defaults
 from fabricsim.scenario.jobs import placed
 from fabricsim.scenario.load import LoadedScenario, from_tables, machine
 from fabricsim.scenario.load import load as load  # noqa: PLC0414  the first arrow of the way, for others to take
+from fabricsim.scenario.named_files import named_files
 from fabricsim.scenario.toml_text import texts
 from fabricsim.topology.inventory import first_apart
 from fabricsim.topology.tiers import describe
@@ -79,7 +80,8 @@ _TICKING = (
 
 def reload(result: record.RunRecord) -> LoadedScenario:
     """Take the scenario of an earlier result; raises ScenarioError if this version no longer accepts it."""
-    return LoadedScenario(from_tables(result.resolved), result.source, result.resolved, Path(result.name))
+    scenario, files = from_tables(result.resolved), tuple(named_files(result.resolved))
+    return LoadedScenario(scenario, result.source, result.resolved, Path(result.name), files=files)
 
 
 def load_fabric(

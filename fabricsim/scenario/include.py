@@ -254,12 +254,14 @@ class Includer:
     `mistakes`: of names, in the order in which they were met.
     `broken`: tables whose library file was not found: what they lack is not worth a message each. The empty path stands
         for the whole scenario.
+    `files`: those of the user that were read.
     `trusted`: whether what includes was written by the user, so that Python files that are named are run.
     """
 
     trusted: bool = True
     mistakes: list[Mistake] = field(default_factory=list)
     broken: set[TablePath] = field(default_factory=set)
+    files: list[Path] = field(default_factory=list)
 
     def resolve(self, node: TreeNode, path: TablePath = ()) -> TreeNode:
         """Replace every ``include`` in a tree by the library file it names."""
@@ -288,6 +290,7 @@ class Includer:
                 self.mistakes.append(Mistake(".".join(path), str(error), "", name.where))
                 self.broken.add(path)
                 return beside
+            self.files += [Path(name.value)] if is_file_name(name.value) else []
             node = overlay(table, beside, path)
         return node
 

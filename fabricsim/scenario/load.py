@@ -25,6 +25,7 @@ from fabricsim.scenario.collectives import is_described
 from fabricsim.scenario.explain import explain
 from fabricsim.scenario.fabric import file_keys
 from fabricsim.scenario.include import Includer, anchored, digests, extended, names_to_includes, overlay, override
+from fabricsim.scenario.named_files import named_files
 from fabricsim.scenario.partial import Partial
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.source import exists, parse, read_text
@@ -49,6 +50,7 @@ class LoadedScenario:
         the same scenario.
     `path`: the file.
     `grades`: how certain the values are that presets gave, by key path, see `fabricsim.scenario.certainty`.
+    `files`: all that were read for it, and those that it names and a run reads.
     """
 
     scenario: Scenario
@@ -56,6 +58,7 @@ class LoadedScenario:
     resolved: dict[str, Any]
     path: Path
     grades: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
 
 
 def load(
@@ -105,7 +108,9 @@ def _loaded(source: str, file: Path, label: str, overrides: Overrides, *, with_j
     includer = Includer()
     root = _laid(source, file, label, overrides, includer, with_job=with_job)
     scenario, laid = _checked(root, includer)
-    return LoadedScenario(scenario, source, _tables(laid), file, dict(grades(laid)))
+    tables = _tables(laid)
+    read = [*([] if label == _DICT else [file]), *includer.files, *named_files(tables)]
+    return LoadedScenario(scenario, source, tables, file, dict(grades(laid)), tuple(dict.fromkeys(read)))
 
 
 def _laid(  # noqa: PLR0913  as of `_loaded`
@@ -181,6 +186,7 @@ def _extended(tree: TreeNode, met: list[tuple[Path, str]], includer: Includer) -
         includer.mistakes.append(Mistake("extends", str(error), "", name.where))
         includer.broken.add(())
         return beside
+    includer.files.append(base[0])
     return overlay(_extended(below, [*met, base], includer), beside)
 
 

@@ -130,17 +130,18 @@ def _digest(parts: object) -> str:
 
 def _contents(task: Task, loaded: LoadedScenario) -> Iterator[tuple[str, str]]:
     """Digest the files that a run reads beside the scenario: cables, paths, algorithms, matrices, traces."""
-    for text in sorted({*_texts(loaded.resolved), *_texts({**task.options})}):
+    for text in sorted({*texts_in(loaded.resolved), *texts_in({**task.options})}):
         if any(letter in text for letter in _PATHLIKE) and (found := _file_digest(text)):
             yield text, found
 
 
-def _texts(value: object) -> Iterator[str]:
+def texts_in(value: object) -> Iterator[str]:
+    """Give all texts of one line in nested tables and lists."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item)
+            yield from texts_in(item)
     elif isinstance(value, str) and "\n" not in value:
         yield value
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fabricsim.errors import InputError
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
-from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out
+from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out, texts_in
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.load import load
 from fabricsim.scenario.prices import read_prices
-from fabricsim.scenario.source import parse, read_text
+from fabricsim.scenario.source import exists, parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.swept import ReplayedTrace, SentTraffic, SweptScenario, TimedCollective
 from fabricsim.scenario.tree import build
@@ -127,6 +128,16 @@ class Sweep:
             except InputError:  # which the run will say; a cluster that is replayed on is none
                 found.add("flow")
         return found & {"flow", "packet", "reference"}
+
+    def inputs(self) -> set[Path]:
+        """Files that the runs read: scenarios, what these name before anything is varied, settings and options."""
+        named, found = {self.beside(self.written.prices or "")}, set[Path]()
+        for task in self.tasks(Path()):
+            named |= {str(task.scenario), *texts_in({**task.settings}), *texts_in({**task.options})}
+        for scenario in {str(task.scenario) for task in self.tasks(Path())}:
+            with suppress(InputError):  # as of `engines`
+                found |= {*load(scenario).files}
+        return found | {Path(name) for name in named if name and exists(Path(name))}
 
 
 def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Sweep:

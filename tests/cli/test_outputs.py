@@ -1,0 +1,79 @@
+"""What a command reads is never what it writes: scenarios, what they extend and name, studies, settings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fabricsim.scenario.load import load
+from fabricsim.topology.networks import single_switch as star
+from tests.cli.test_mistakes import refused
+
+Fabricsim = Callable[..., tuple[int, str, str]]
+
+CABLES = "a,b,gbps,delay_ns\n0,2,100,25\n1,2,100,25\n"
+
+
+@pytest.fixture
+def named(tmp_path: Path) -> Path:
+    """A folder with a scenario and a file of each kind that one may name."""
+    (tmp_path / "cables.csv").write_text(CABLES, encoding="utf-8")
+    (tmp_path / "matrix.csv").write_text("src,dst,bytes\n0,1,1000\n", encoding="utf-8")
+    (tmp_path / "wire.toml").write_text('include = "rdma-100g"\nname = "wire"\n', encoding="utf-8")
+    (tmp_path / "base.toml").write_text(
+        'extends = "gpt2-medium-dp"\ncluster.hosts = 2\ntransport = "wire.toml"\n'
+        "job.micro_batch = 1\njob.global_batch = 2\njob.parallelism.data = 2\n"
+        'traffic.other.pattern = "matrix.csv"\n',
+        encoding="utf-8",
+    )
+    (tmp_path / "top.toml").write_text(
+        'extends = "base.toml"\n[fabric]\ntopology = "file"\nlinks = "cables.csv"\n', encoding="utf-8"
+    )
+    (tmp_path / "study.toml").write_text('scenario = "top.toml"\ngrid.seed = [1, 2]\n', encoding="utf-8")
+    return tmp_path
+
+
+def test_a_loaded_scenario_keeps_the_files_that_it_was_read_from_and_names(named: Path) -> None:
+    files = {file.name for file in load(named / "top.toml").files}
+
+    assert files >= {"top.toml", "base.toml", "wire.toml", "cables.csv", "matrix.csv"}
+
+
+def test_files_of_algorithms_and_extensions_are_kept(named: Path) -> None:
+    for name in ("ring.0.et", "ring.1.et", "ag.xml"):
+        (named / name).touch()
+    (named / "mine.py").write_text(inspect.getsource(star), encoding="utf-8")
+    chosen = [
+        f"fabric={{topology = '{named / 'mine.py'}'}}",
+        f"collectives.algorithm.all_reduce='{named / 'ring.*.et'}'",
+        f"collectives.algorithm.all_gather='{named / 'ag.xml'}'",
+    ]
+    files = {file.name for file in load(named / "top.toml", chosen).files}
+
+    assert files >= {"ring.0.et", "ring.1.et", "ag.xml", "mine.py"}
+
+
+@pytest.mark.parametrize("command", [["run", "top.toml"], ["bench", "all_reduce", "top.toml"]])
+@pytest.mark.parametrize("output", ["top.toml", "base.toml", "wire.toml", "cables.csv"])
+def test_no_result_takes_the_place_of_what_it_was_made_from(
+    fabricsim: Fabricsim, named: Path, command: list[str], output: str
+) -> None:
+    assert (named / output).is_file()
+    message = refused(fabricsim, *command, "-o", output)
+
+    assert message == f"-o {output}: is what is read, and would be lost; name another file"
+
+
+@pytest.mark.usefixtures("named")
+def test_pictures_and_tables_take_no_place_of_inputs_either(fabricsim: Fabricsim) -> None:
+    lost = "is what is read, and would be lost; name another file"
+
+    assert refused(fabricsim, "volumes", "top.toml", "--matrix", "-o", ".") == f"-o matrix.csv: {lost}"
+    Path("cables.csv").rename("index.csv")
+    assert refused(fabricsim, "sweep", "study.toml", "--set", 'fabric.links="index.csv"', "-o", ".").endswith(lost)
+    Path("index.csv").rename("comparison.png")
+    links = 'fabric.links="comparison.png"'
+    assert refused(fabricsim, "compare", "top.toml", "--set", links, "--set", "seed=1,2", "-o", ".").endswith(lost)
