@@ -37,8 +37,11 @@ _SHOWN = (
     "slowdown_p99",
     *_COSTS,
 )
+_SPARED = ("exposed_communication_s", "mfu", "time_s", "makespan_s", "slowdown_p99", *reversed(_COSTS), *_SHOWN)
+"""What is given up where the terminal is narrow, in this order."""
 _TOKENS = "tokens"  # column of a search whose layouts differ in them
-_MOST_ROWS, _MOST_WIDTH = 20, 16
+_MOST_ROWS = 20
+_HEAD = 9  # characters of a heading's line
 _MOST_BEST = 10
 _MOST_LINES = 9
 _MOST_LABELS = 24
@@ -49,25 +52,16 @@ _NEAR = 0.05  # of the best layout
 
 def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
     """Give the table of the runs, the quickest first, and the first errors."""
-    from rich.table import Table  # noqa: PLC0415  not needed for pictures
-
     done = [row for row in rows if row["status"] == "done"]
     said: list[RenderableType] = []
     if done:
         ranking = headline(done)
         done = sorted(done, key=lambda row: row[ranking])
         differing = [key for key in varied if len({_told(row[key]) for row in done}) > 1] or varied
-        shown = [*differing, *(key for key in _SHOWN if done[0].get(key) is not None)]
-        table = Table(title=f"{len(rows):,} runs, by {ranking}", title_justify="left", box=None)
-        for key, name in {
-            **_short(differing),
-            **{key: _HEADS.get(key, key) for key in shown[len(differing) :]},
-        }.items():
-            width = min(_MOST_WIDTH, max(len(_cell(row, key)) for row in done[:_MOST_ROWS]))  # of which none is broken
-            table.add_column(name, justify="left" if key in varied else "right", overflow="fold", min_width=width)
-        for row in done[:_MOST_ROWS]:
-            table.add_row(*(_cell(row, key) for key in shown))
-        said.append(table)
+        shown = [key for key in _SHOWN if key not in differing and done[0].get(key) is not None]
+        heads = {**_short(differing), **{key: _HEADS.get(key, key) for key in shown}}
+        spared = [heads[key] for key in _SPARED if key in shown and key != ranking]
+        said.append(_table(f"{len(rows):,} runs, by {ranking}", done[:_MOST_ROWS], heads, differing, spared))
         if len(done) > _MOST_ROWS:
             said.append(f"and {len(done) - _MOST_ROWS:,} more, in the index")
     failed: dict[str, list[str]] = {}
@@ -78,6 +72,42 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
     if len(failed) > _FEW:
         said.append(f"and {len(failed) - _FEW:,} more errors, in the index")
     return said
+
+
+def _table(
+    title: str, rows: Rows, heads: Mapping[str, str], words: Sequence[str], spared: Sequence[str]
+) -> RenderableType:
+    """Make a table of some columns of the index.
+
+    `heads`: headings, by the columns of the index.
+    `words`: columns, at the head, whose values are words; others hold figures.
+    `spared`: headings that are given up where the terminal is narrow, in this order.
+    """
+    from rich.markup import escape  # noqa: PLC0415  not needed for pictures
+
+    from fabricsim.report.tables import FittedTable, titled  # noqa: PLC0415  as above
+
+    first, *rest = heads
+    folded = {key: escape(_folded(name) if key in words else name) for key, name in heads.items()}
+    table = FittedTable(folded[first], [], least=spared, gap=0, elsewhere="the index has all")
+    for key in rest:
+        if key in words:
+            table.add_column(folded[key], overflow="fold")
+        else:
+            table.add_column(folded[key], justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(escape(_cell(row, key)) for key in heads))
+    return titled(title, table)
+
+
+def _folded(key: str) -> str:
+    """Break the name of a key between its words, so that a column of short values is narrow."""
+    lines = [""]
+    for word in key.replace("_", "_ ").split():
+        if lines[-1] and len(lines[-1] + word) > _HEAD:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(lines)
 
 
 def _short(keys: Sequence[str]) -> dict[str, str]:
@@ -93,29 +123,19 @@ def searched_text(
 
     `proposed`: whether there may be others, which were not looked at.
     """
-    from rich.table import Table  # noqa: PLC0415  not needed for pictures
-
     ranked = [row for row in rows if row["status"] == "done"]
     priced = [key for key in _COSTS if ranked and key in ranked[0]]
-    shown = {name: key for key, name in _short(keys).items()}
-    shown |= {"bound": "bound_s", "iteration": "iteration_time_s"}
-    shown |= {"tokens/s": "tokens_per_s"} if ranked and _TOKENS in ranked[0] else {}
-    shown |= {"mfu": "mfu", "exposed": "exposed_communication_s"}
-    shown |= {name: key for key, name in _COSTS.items() if key in priced}
+    heads = {**_short(keys), "bound_s": "bound", "iteration_time_s": "iteration"}
+    heads |= {"tokens_per_s": "tokens/s"} if ranked and _TOKENS in ranked[0] else {}
+    heads |= {"mfu": "mfu", "exposed_communication_s": "exposed"}
+    heads |= {key: name for key, name in _COSTS.items() if key in priced}
+    spared = [heads[key] for key in ("bound_s", *_SPARED) if key in heads and key != "iteration_time_s"]
 
-    def table_of(title: str, chosen: Rows) -> RenderableType:
-        table = Table(title=title, title_justify="left", box=None)
-        for name, key in shown.items():
-            table.add_column(name, justify="right", no_wrap=key not in keys)
-        for row in chosen:
-            table.add_row(*(_cell(row, key) for key in shown.values()))
-        return table
-
-    by = ", by tokens per second" if "tokens/s" in shown else ""
-    tables = [table_of(f"Best layouts{by}", ranked[:_MOST_BEST])]
+    by = ", by tokens per second" if "tokens_per_s" in heads else ""
+    tables = [_table(f"Best layouts{by}", ranked[:_MOST_BEST], heads, keys, spared)]
     if priced:
         cheaper = [row for at, row in enumerate(ranked) if all(row[priced[0]] < one[priced[0]] for one in ranked[:at])]
-        tables.append(table_of("Best at each cost of the network", cheaper))
+        tables.append(_table("Best at each cost of the network", cheaper, heads, keys, spared))
     own = next((row for row in rows if row.get("own")), None)
     if own is not None:
         tables.append(_own_text(own, ranked[0], keys))
@@ -176,17 +196,17 @@ def better(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[str])
 
 def published_text(rows: Rows) -> list[RenderableType]:
     """Give the table of what searches found for published runs, and how many of their layouts are near the best."""
-    from rich.table import Table  # noqa: PLC0415  not needed for pictures
+    from rich.markup import escape  # noqa: PLC0415  not needed for pictures
 
-    table = Table(box=None)
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  as above
+
     columns = {"run": "run", "measured": "measured_s", "its layout": "own_s", "the best": "best_s", "longer": "longer"}
-    for name in columns:
-        table.add_column(name, justify="left" if name == "run" else "right")
-    table.add_column("what the best has", overflow="fold")
+    _, *figures = columns
+    table = FittedTable("run", figures, words=["what the best has"], least=["what the best has", "measured"])
     done = [row for row in rows if not row["error"]]
     for row in done:
         told = [f"{row[key]:.1%}" if key == "longer" else _cell(row, key) for key in columns.values()]
-        table.add_row(*told, row["better"])
+        table.add_row(*map(escape, (*told, row["better"])))
     near = sum(row["longer"] <= _NEAR for row in done)
     said = f"{len(done)} runs: the layouts of {near} are within {_NEAR:.0%} of the best one that was found"
     left = Counter(row["error"] for row in rows if row["error"])

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Column
@@ -33,20 +33,29 @@ def titled(title: str, table: Table, rows: int = 0) -> Group:
 class FittedTable(Table):
     """A table that gives up columns if it is wider than the terminal.
 
-    Columns of words fold at spaces; those of figures are as wide as what they hold.
+    Columns of words fold at spaces; those of figures are as wide as what they hold. If what may not be given up is too
+    wide still, each row becomes lines, one for each column.
 
     `first`: heading of the first column, of names.
     `numbers`: headings of columns of figures.
     `words`: headings of columns of text, which come last.
     `least`: headings of those to be given up, the least important first.
     `gap`: blanks on either side of a column.
+    `elsewhere`: where columns that are given up can be found; if told, so are their headings.
     """
 
-    def __init__(
-        self, first: str, numbers: Iterable[str], *, words: Iterable[str] = (), least: Iterable[str] = (), gap: int = 1
+    def __init__(  # noqa: PLR0913  the rest are rarely given, and by name only
+        self,
+        first: str,
+        numbers: Iterable[str],
+        *,
+        words: Iterable[str] = (),
+        least: Iterable[str] = (),
+        gap: int = 1,
+        elsewhere: str = "",
     ) -> None:
         super().__init__(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap), show_edge=False)
-        self.least, self._gap = tuple(least), gap
+        self.least, self._gap, self._elsewhere = tuple(least), gap, elsewhere
         self.add_column(first, overflow="fold")
         for name in numbers:
             self.add_column(name, justify="right", no_wrap=True)
@@ -60,7 +69,21 @@ class FittedTable(Table):
             chosen = [column for column in self.columns if column.header not in self.least[:count]]
             if self._narrowest(chosen) <= options.max_width:
                 break
+        else:
+            yield from self._lines()
+            return
         yield self._of(chosen, options.max_width - self._narrowest(chosen))
+        if self._elsewhere and len(chosen) < len(self.columns):
+            left_out = ", ".join(_title(column) for column in self.columns if column not in chosen)
+            yield Text(f"Too wide for this terminal: {left_out}; {self._elsewhere}")
+
+    def _lines(self) -> Iterator[RenderableType]:
+        """Write each row as lines."""
+        for cells in zip(*(column.cells for column in self.columns), strict=True):
+            for column, cell in zip(self.columns, cells, strict=True):
+                if cell:
+                    yield Text(f"{_title(column)}: " if _title(column) else "").append(Text.from_markup(str(cell)))
+            yield ""
 
     def _narrowest(self, columns: Sequence[Column]) -> int:
         between = 2 * self._gap + 1
@@ -79,6 +102,11 @@ class FittedTable(Table):
         for row, cells in zip(self.rows, zip(*(column.cells for column in columns), strict=True), strict=True):
             table.add_row(*cells, end_section=row.end_section)
         return table
+
+
+def _title(column: Column) -> str:
+    """Write a heading in one line."""
+    return Text.from_markup(str(column.header)).plain.replace("-\n", "-").replace("_\n", "_").replace("\n", " ")
 
 
 def _least_width(column: Column) -> int:

@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 
 from fabricsim.report.bench_text import bench_text
 from fabricsim.report.inspection_text import inspection_text
+from fabricsim.report.swept import swept_text
 from fabricsim.report.tables import FittedTable
 from fabricsim.report.text import comparison_table, summary_text
+from fabricsim.report.topology_text import bill_text, topology_text
 from fabricsim.report.traffic_text import traffic_text
 from fabricsim.report.validation import to_text
 from fabricsim.report.volumes_text import volumes_text
@@ -19,8 +21,11 @@ from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import summarise_traffic
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run import benchtable, traffic
+from fabricsim.run.bill import bill_of, wired
 from fabricsim.run.pipeline import build_plan, load, simulate
 from fabricsim.scenario import library
+from fabricsim.scenario.prices import read_prices
+from fabricsim.topology.inventory import take_inventory
 from fabricsim.traces.inspecting import inspect
 from fabricsim.workload.tally import plan_calls, tally
 from fabricsim.workload.volume_summary import summarise_volumes
@@ -118,6 +123,40 @@ def test_packets_hold() -> None:
     assert_holds(summary_text(summarise(simulate(load("gpt2-medium-dp", [*incast, "engine=packet"])))))
 
 
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 120])
+def test_no_figure_of_a_narrow_table_is_cut(width: int) -> None:
+    def figures(text: str) -> set[str]:
+        return {word.strip(":") for word in text.split() if re.search(r"\d", word)}
+
+    loaded = load("gpt3-175b")
+    plan = build_plan(loaded)
+    calls = summarise_volumes("gpt3-175b", plan.ranks, tally(plan_calls(plan)), tally(closed_forms(plan.job)))
+    network, wires = wired(loaded.scenario)
+    inventory = take_inventory(network, wires, loaded.scenario.ends.count)
+    bill = bill_of(loaded.scenario, read_prices("list-400g"), inventory)
+    for what in (volumes_text(calls), topology_text("gpt3-175b", inventory), bill_text(bill)):
+        text = printed(what, width)
+        assert figures(text) <= figures(printed(what, WIDE))
+        assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 120])
+def test_no_figure_of_a_sweep_is_cut_and_columns_that_are_left_out_are_named(width: int) -> None:
+    cost = {"network_cost_per_gpu_usd": 2123.75, "network_power_per_gpu_w": 37.5078125}
+    row = {"iteration_time_s": 24.766643380938, "mfu": 0.406, "exposed_communication_s": 0.1026, **cost}
+    varied = {"cluster.gpus_per_host": 8, "fabric.topology": "rail-optimised", "fabric.hosts_per_unit": 64}
+    other = {"cluster.gpus_per_host": 16, "fabric.topology": "rail-only", "fabric.hosts_per_unit": None}
+    rows = [{"run": "r", "status": "done", **each, **row, "error": ""} for each in (varied, other)]
+    text = printed(Group(*swept_text(rows, list(varied))), width)
+    head = text.partition("Too wide for this terminal: ")[2].replace("\n", " ")
+
+    for name, figure in {"iteration": "24.77 s", "mfu": "40.6 %", "exposed": "102.6 ms", "W/GPU": "38"}.items():
+        assert text.count(figure) == 2 or f"{name}," in head or f"{name};" in head
+    assert text.count("24.77 s") == 2
+    assert "rail-optimised" in text
+    assert max(map(len, text.splitlines())) <= width
+
+
 def test_columns_are_given_up_from_the_least_important() -> None:
     table = FittedTable("Name", ["A", "B"], words=["C"], least=["B", "C"])
     table.add_row("one two", "1234567", "1234567", "some words")
@@ -125,3 +164,5 @@ def test_columns_are_given_up_from_the_least_important() -> None:
     assert words(printed(table, 40)) == {"Name", "one", "two", "A", "B", "C", "1234567", "some", "words"}
     assert words(printed(table, 24)) == {"Name", "one", "two", "A", "C", "1234567", "some", "words"}
     assert words(printed(table, 14)) == {"Name", "one", "two", "A", "1234567"}
+    lines = ["Name: one two", "A: 1234567", "B: 1234567", "C: some words", ""]
+    assert printed(table, 13).splitlines() == lines  # as no table does
