@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from contextlib import contextmanager
@@ -159,6 +160,9 @@ Options = dict[str, str | int | None]
 """What options of the same name as a key of a scenario gave; None if they were not given."""
 _WIDTH = 120
 """Columns of output that goes elsewhere than to a terminal, unless COLUMNS says otherwise."""
+_NARROWEST = 20
+"""Columns below which nobody reads: who says so has not said anything, as a terminal of 0 columns."""
+_NUMBER = re.compile(r"\d{1,6}", re.ASCII)
 _PATIENCE = 2.0
 """Seconds of work after which progress is shown."""
 
@@ -191,11 +195,17 @@ def show(*renderables: RenderableType) -> None:
 
 
 def columns() -> int:
-    """Columns of standard output: of the terminal or of COLUMNS, else 120."""
-    from rich.console import Console  # noqa: PLC0415  as in `show`
+    """Columns of standard output: of COLUMNS or the terminal, if they tell such as hold a word, else 120."""
+    told = os.environ.get("COLUMNS", "")  # by rich's rule, also when standard output is no terminal
+    widths = (int(told) if _NUMBER.fullmatch(told) else 0, _columns_of_terminal())
+    return next((width for width in widths if width >= _NARROWEST), _WIDTH)
 
-    told = os.environ.get("COLUMNS", "").isdecimal()  # by rich's rule, also when standard output is no terminal
-    return Console().width if told or sys.stdout.isatty() else _WIDTH
+
+def _columns_of_terminal() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):  # it is none
+        return 0
 
 
 class _Plain:

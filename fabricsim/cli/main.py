@@ -114,8 +114,18 @@ def _warn(  # noqa: PLR0913, PLR0917  as of the standard library
     note(f"warning: {message}" if ours else warnings.formatwarning(message, category, filename, lineno, line).rstrip())
 
 
+def _require_streams() -> None:
+    """See that there is somewhere to write: Python has None for a stream that was closed when it started."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  stays open as a stream does
+    if sys.stdout is None:
+        print("fabricsim: standard output is closed; send it to a file or to /dev/null", file=sys.stderr)  # noqa: T201  the program's own voice
+        sys.exit(2)
+
+
 def main() -> None:
     """Run the command line; exit 2 with one message if the user can mend something."""
+    _require_streams()
     gc.set_threshold(_OBJECTS, 20, 20)
     atexit.register(gc.freeze)  # all memory goes with the process: to look for circles in it takes 0.3 s of CPU
     try:

@@ -528,3 +528,13 @@ def test_columns_are_honoured_off_a_terminal(
         widths.append(max(map(len, out.splitlines())))
     assert 100 < widths[0] <= 120
     assert widths[1] <= 100
+
+
+@pytest.mark.parametrize("columns", ["0", "19", "x"])
+def test_a_width_of_nothing_is_not_told(fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    for command in (["list", "models"], ["show", "h100-sxm"]):
+        monkeypatch.delenv("COLUMNS", raising=False)
+        usual = fabricsim(*command)
+        monkeypatch.setenv("COLUMNS", columns)
+        assert usual[1]
+        assert fabricsim(*command) == usual

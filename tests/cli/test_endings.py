@@ -106,6 +106,18 @@ def test_a_reader_that_has_gone_is_no_error(arguments: list[str]) -> None:
     assert run.returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("closed", "code", "told"),
+    [(">&-", 2, "fabricsim: standard output is closed; send it to a file or to /dev/null\n"), ("2>&-", 0, "")],
+)
+def test_a_closed_stream_is_no_traceback(closed: str, code: int, told: str) -> None:
+    command = f"{sys.executable} -m fabricsim list models {closed}"
+    run = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602  our own words
+
+    assert (run.returncode, run.stderr) == (code, told)
+    assert ("gpt2-medium" in run.stdout) == (code == 0)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device here that is always full")  # noqa: PTH110
 def test_an_output_without_room_is_said_and_not_a_traceback() -> None:
