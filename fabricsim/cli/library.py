@@ -137,7 +137,7 @@ def list_(
         table = Table(title=name, title_justify="left", box=None, show_header=False, pad_edge=False)
         table.add_column(no_wrap=True)
         for entry, description in listing[name]().items():
-            table.add_row(entry, Text(description))
+            table.add_row(Text(entry), Text(description))
         common.show(table)
 
 

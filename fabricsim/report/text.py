@@ -102,7 +102,7 @@ def comparison_table(
     rates = _rate_columns(summaries)
     least = ["HFU", "TFLOP/s\nper GPU", "Tokens/s", "Host", "Bubble", "Speed-\nup", "Compute", "Exposed\ncomm."]
     least += ["First cause", "MFU"]
-    table = FittedTable(by[:1].upper() + by[1:], [*numbers, *rates], words=["First cause"], least=least, gap=0)
+    table = FittedTable(escape(by[:1].upper() + by[1:]), [*numbers, *rates], words=["First cause"], least=least, gap=0)
     for row, (label, summary) in enumerate(zip(names, summaries, strict=True)):
         first = summary["causes"][0]
         table.add_row(
@@ -215,7 +215,7 @@ def _uncertainty(found: UncertaintySummary) -> Group:
     for row in found["influences"][:_PARAMETERS]:
         spread, share = (f"{100 * row[key]:.0f} %" for key in ("spread", "share"))
         changes = (f"{100 * row[key]:+.1f} %" for key in ("change", "change_smaller"))
-        table.add_row(escape(row["key"]), row["certainty"], spread, *changes, share, row["value"])
+        table.add_row(escape(row["key"]), row["certainty"], spread, *changes, share, escape(row["value"]))
     return Group(title, table, "") if found["influences"] else Group(title, "")
 
 

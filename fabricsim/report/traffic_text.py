@@ -47,7 +47,7 @@ def comparison_text(summaries: Sequence[TrafficSummary], labels: tuple[str, Sequ
     `labels`: what they differ in, and what each is called.
     """
     table = FittedTable(
-        labels[0][:1].upper() + labels[0][1:],
+        escape(labels[0][:1].upper() + labels[0][1:]),
         ["Makespan", "mean", "p50", "p99", "Slowdown\np99"],
         words=["Most used"],
         least=["p50", "mean"],

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console, Group, RenderableType
 
+from fabricsim.cli.common import show
 from fabricsim.report.bench_text import bench_text
 from fabricsim.report.inspection_text import inspection_text
-from fabricsim.report.swept import swept_text
+from fabricsim.report.swept import searched_text, swept_text
 from fabricsim.report.tables import FittedTable
 from fabricsim.report.text import comparison_table, summary_text
 from fabricsim.report.topology_text import bill_text, topology_text
@@ -25,6 +26,7 @@ from fabricsim.run.bill import bill_of, wired
 from fabricsim.run.pipeline import build_plan, load, simulate
 from fabricsim.scenario import library
 from fabricsim.scenario.prices import read_prices
+from fabricsim.topology.bill import Bill, BillLine, Part
 from fabricsim.topology.inventory import take_inventory
 from fabricsim.traces.inspecting import inspect
 from fabricsim.workload.tally import plan_calls, tally
@@ -166,3 +168,17 @@ def test_columns_are_given_up_from_the_least_important() -> None:
     assert words(printed(table, 14)) == {"Name", "one", "two", "A", "1234567"}
     lines = ["Name: one two", "A: 1234567", "B: 1234567", "C: some words", ""]
     assert printed(table, 13).splitlines() == lines  # as no table does
+
+
+def test_what_users_wrote_is_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    values = ("[/b]", "[red]ours")
+    rows = [{"run": "r", "status": "done", "a": each, "iteration_time_s": 1.0, "error": ""} for each in values]
+    rows.append({"run": "r", "status": "failed", "a": "[/]", "error": "there is no x (add it to [job])"})
+    show(*swept_text(rows, ["a"]))
+    table = searched_text([{**rows[0], "bound_s": 1.0, "mfu": 0.1, "exposed_communication_s": 0.1}], ["a"], 1, 1)
+    show(*table)
+    show(bill_text(Bill("[red]ours", 1, (BillLine(Part("nic", "[/b]", 1, 100.0), None, None, None),))))
+    out = capsys.readouterr().out
+
+    for said in (*values, "failed: a = [/]: there is no x (add it to [job])", "priced by [red]ours", "[/b]: nic"):
+        assert said in out
