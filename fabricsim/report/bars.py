@@ -15,7 +15,7 @@ from fabricsim.results.places import short_names
 from fabricsim.units import human_seconds, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def breakdown(result: RunRecord) -> Figure:
     figure = style.new_figure(0.85 + 0.19 * len(chosen))
     axes = figure.add_subplot()
     times = [rank_time(result, rank) for rank in chosen]
-    _stack(axes, times, max(time.iteration for time in times))
+    _stack(axes, times, style.dimension_colours(style.dimensions_of([result])))
     style.name_ranks(axes, short_names(result, chosen), ranks)
     axes.set_title(f"{result.name} over {result.transport}", wrap=True)
     return figure
@@ -74,7 +74,7 @@ def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] |
     slowest = max(time.iteration for time in times)
     figure = style.new_figure(0.85 + 0.24 * len(rows))
     axes = figure.add_subplot()
-    _stack(axes, times, slowest)
+    _stack(axes, times, style.dimension_colours(style.dimensions_of(results)))
     _, scale = style.time_unit(slowest)
     filled = [fill(row.name, _NAME_WIDTH) for row in rows]
     longest = max(len(line) for name in filled for line in name.split("\n"))
@@ -95,10 +95,11 @@ def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] |
     return figure
 
 
-def _stack(axes: Axes, times: Sequence[IterationParts], longest: float) -> None:
+def _stack(axes: Axes, times: Sequence[IterationParts], colours: Mapping[str, str]) -> None:
+    """Draw the parts of each time; `colours`: of dimensions."""
+    longest = max(time.iteration for time in times)
     unit, scale = style.time_unit(longest)
     dimensions = list(dict.fromkeys(name for time in times for name in time.exposed))
-    colours = style.dimension_colours(dimensions)
     parts = [("compute", style.COMPUTE_COLOUR, [time.compute for time in times])]
     parts += [(f"exposed, {name}", colours[name], [time.exposed.get(name, 0) for time in times]) for name in dimensions]
     parts += [("host", style.HOST_COLOUR, [time.host for time in times])]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
+    from fabricsim.results.result import RunRecord
+
 P = ParamSpec("P")
 
 FULL_WIDTH = 7.0
@@ -70,7 +72,18 @@ MARKERS = "osD^vPX"
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "oooo", "++++", "||||")
 """Laid over the colours when those run out: as many as the messages of a pipeline have timers."""
 
-COMPUTE_COLOURS = {"forward-compute": COMPUTE_COLOUR, "backward-compute": "#56B4E9", "optimizer": "#009E73"}
+DIMENSION_COLOURS = {
+    **dict(zip(("data", "pipeline", "embedding", "tensor"), COMMUNICATION_COLOURS, strict=True)),
+    "context": "#882255",
+    "expert": "#CC6677",
+}
+"""Of parallel dimensions, in all pictures."""
+COMPUTE_COLOURS = {
+    "forward-compute": COMPUTE_COLOUR,
+    "backward-compute": "#56B4E9",
+    "weight-compute": "#332288",
+    "optimizer": "#009E73",
+}
 _OTHER_COMPUTE = (COMPUTE_COLOUR, "#009E73", "#56B4E9", *SERIES_COLOURS)
 """Colours of timers of computation; others get them by their number."""
 
@@ -228,13 +241,20 @@ def time_unit(ps: float) -> tuple[str, float]:
 
 
 def dimension_colours(dimensions: Sequence[str]) -> dict[str, str]:
-    """Give each parallel dimension its colour: the usual three always theirs, others what is left."""
-    usual = ("data", "pipeline", "embedding")
-    others = [dimension for dimension in dict.fromkeys(dimensions) if dimension not in usual]
-    names = [*usual, *others]
-    left = [*COMMUNICATION_COLOURS[len(usual) :], *SERIES_COLOURS]
-    colours = [*COMMUNICATION_COLOURS[: len(usual)], *(left[index % len(left)] for index in range(len(others)))]
-    return {name: colour for name, colour in zip(names, colours, strict=True) if name in dimensions}
+    """Give each parallel dimension its colour: the usual ones always theirs, others what is left, by their names.
+
+    `dimensions`: all of the runs that are drawn, so that all their pictures have the same colours.
+    """
+    others = sorted(set(dimensions) - DIMENSION_COLOURS.keys())
+    taken = {*DIMENSION_COLOURS.values(), *COMPUTE_COLOURS.values()}
+    left = [colour for colour in SERIES_COLOURS if colour not in taken]
+    of = {**DIMENSION_COLOURS, **{name: left[index % len(left)] for index, name in enumerate(others)}}
+    return {name: of[name] for name in dimensions}
+
+
+def dimensions_of(results: Iterable[RunRecord]) -> list[str]:
+    """Name the dimensions in which runs communicate."""
+    return list(dict.fromkeys(kind.dimension for result in results for kind in result.calls.kinds))
 
 
 def evenly(count: int, most: int) -> list[int]:
@@ -244,16 +264,21 @@ def evenly(count: int, most: int) -> list[int]:
     return [round(index * (count - 1) / (most - 1)) for index in range(most)]
 
 
-def timer_colours(timers: Sequence[str], dimension: dict[int, str], host: Sequence[int]) -> list[tuple[str, str]]:
+def timer_colours(
+    timers: Sequence[str], dimension: dict[int, str], host: Sequence[int], dimensions: Sequence[str]
+) -> list[tuple[str, str]]:
     """Give each timer its colour and hatch: those of collectives the colour of their dimension.
 
     `dimension`: of the collectives of a timer, by its number; `host`: timers of what hosts do.
+    `dimensions`: of the run, as of `dimension_colours`.
     """
-    of = dimension_colours(list(dimension.values()))
+    of = dimension_colours(dimensions)
+    own = {COMPUTE_COLOURS[timer] for timer in timers if timer in COMPUTE_COLOURS}
+    others = [colour for colour in _OTHER_COMPUTE if colour not in own]
     looks = []
     for number, timer in enumerate(timers):
-        again = 0 if timer in COMPUTE_COLOURS else number // len(_OTHER_COMPUTE)
-        colour = COMPUTE_COLOURS.get(timer, _OTHER_COMPUTE[number % len(_OTHER_COMPUTE)])
+        again = 0 if timer in COMPUTE_COLOURS else number // len(others)
+        colour = COMPUTE_COLOURS.get(timer, others[number % len(others)])
         if number in dimension:
             colour = of[dimension[number]]
             again = sum(dimension.get(other) == dimension[number] for other in range(number))

@@ -259,7 +259,7 @@ def test_what_held_calls_is_shown_though_it_is_not_recorded(two_ranks: RunRecord
 
 
 def test_no_two_timers_of_a_pipeline_look_alike() -> None:
-    looks = style.timer_colours(TIMERS, dict.fromkeys(range(len(TIMERS)), "pipeline"), [])
+    looks = style.timer_colours(TIMERS, dict.fromkeys(range(len(TIMERS)), "pipeline"), [], ["pipeline"])
 
     assert len(set(looks)) == len(set(map(style.shade, looks))) == len(TIMERS)
     assert style.shade(looks[0]) == looks[0][0].lower()
@@ -356,6 +356,36 @@ def test_dimensions_keep_their_colours_and_strangers_get_others() -> None:
     some = style.dimension_colours(["pipeline", "tensor", "expert"])
     assert some["pipeline"] == style.dimension_colours(["data", "pipeline"])["pipeline"]
     assert len(set(some.values())) == 3
+
+
+def test_colours_of_dimensions_do_not_depend_on_their_order() -> None:
+    names = ["red data", "tensor", "blue data", "context", "data", "expert"]
+    assert style.dimension_colours(names) == style.dimension_colours(names[::-1])
+    assert len(set(style.dimension_colours(names).values())) == len(names)
+
+
+def test_pictures_of_one_run_have_the_same_colours(two_ranks: RunRecord) -> None:
+    """Of two jobs, whose dimensions come in another order in each picture."""
+    kinds = tuple(
+        kind._replace(dimension=f"{name} data") for kind, name in zip(two_ranks.calls.kinds, "ba", strict=False)
+    )
+    calls = dataclasses.replace(two_ranks.calls, kinds=kinds)
+    run = dataclasses.replace(two_ranks, calls=calls)
+    (bars,), (lines,) = plots.breakdown(run).axes, plots.timeline(run).axes
+    colours = style.dimension_colours(["a data", "b data"])
+
+    drawn = {each.get_label(): each.patches[0].get_facecolor() for each in bars.containers}
+    in_bars = {name: to_hex(drawn[f"exposed, {name}"]).upper() for name in colours if f"exposed, {name}" in drawn}
+    assert in_bars
+    assert in_bars.items() <= colours.items()
+    of_timers = {to_hex(each.get_facecolor()[0]).upper() for each in lines.collections}
+    assert set(in_bars.values()) <= of_timers
+
+
+def test_no_two_timers_of_computation_have_one_colour() -> None:
+    timers = ["forward-compute", "backward-compute", "weight-compute", "else", "optimizer"]
+    looks = style.timer_colours(timers, {}, [], [])
+    assert len({colour for colour, _ in looks}) == len(timers)
 
 
 @pytest.mark.parametrize(("count", "most", "chosen"), [(3, 16, [0, 1, 2]), (5, 3, [0, 2, 4]), (100, 2, [0, 99])])
