@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import warnings
@@ -78,6 +79,8 @@ DIMENSION_COLOURS = {
     "expert": "#CC6677",
 }
 """Of parallel dimensions, in all pictures."""
+_OTHER_DIMENSIONS = ("#AA4499", "#999933", "#DDCC77", "#117733", "#44AA99", "#88CCEE")
+"""The rest of Tol's, those first that are unlike colours of computation."""
 COMPUTE_COLOURS = {
     "forward-compute": COMPUTE_COLOUR,
     "backward-compute": "#56B4E9",
@@ -246,9 +249,8 @@ def dimension_colours(dimensions: Sequence[str]) -> dict[str, str]:
     `dimensions`: all of the runs that are drawn, so that all their pictures have the same colours.
     """
     others = sorted(set(dimensions) - DIMENSION_COLOURS.keys())
-    taken = {*DIMENSION_COLOURS.values(), *COMPUTE_COLOURS.values()}
-    left = [colour for colour in SERIES_COLOURS if colour not in taken]
-    of = {**DIMENSION_COLOURS, **{name: left[index % len(left)] for index, name in enumerate(others)}}
+    left = dict(zip(others, itertools.cycle(_OTHER_DIMENSIONS), strict=False))
+    of = DIMENSION_COLOURS | left
     return {name: of[name] for name in dimensions}
 
 
