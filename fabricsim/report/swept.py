@@ -17,6 +17,7 @@ from fabricsim.units import human_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from rich.console import RenderableType
@@ -45,6 +46,8 @@ _HEAD = 9  # characters of a heading's line
 _MOST_BEST = 10
 _MOST_LINES = 9
 _MOST_LABELS = 24
+_BESIDE = 1.0  # inches of a picture beside its axis of x
+_TURNED = 0.2  # inches between names that are turned
 _MANY = 20.0  # a range of more than this factor gets logarithmic colours
 _FEW = 5  # errors that are told
 _NEAR = 0.05  # of the best layout
@@ -352,7 +355,9 @@ def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     if len(values) <= _MOST_LABELS:
         names = list(map(value_name, values))
         turned = sum(map(len, names)) > (40 if style.narrow() else 60)  # letters that fit beside one another
-        axes.set_xticks(sorted(place.values()), names, rotation=30 if turned else 0, ha="right" if turned else "center")
+        ticks = sorted(place.values())
+        names = _readable(axes, ticks, names, turned=turned)
+        axes.set_xticks(ticks, names, rotation=30 if turned else 0, ha="right" if turned else "center")
         axes.minorticks_off()
     axes.set_ylim(bottom=0)
     _name_values(axes.yaxis, done, y)
@@ -361,6 +366,24 @@ def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
     if by:
         style.legend(figure, title=axis_name(by).name)
     return figure
+
+
+def _readable(axes: Axes, ticks: Sequence[float], names: Sequence[str], *, turned: bool) -> list[str]:
+    """Leave out the names of ticks that would run into those beside them; the first and last one stay."""
+    scaled = np.log(ticks) if axes.get_xscale() == "log" else np.asarray(ticks, np.float64)
+    wide = axes.get_figure().get_figwidth() - _BESIDE  # type: ignore[union-attr]  # it has one
+    at = wide * (scaled - scaled[0]) / max(float(scaled[-1] - scaled[0]), 1e-300)
+
+    def clear(one: int, other: int) -> bool:
+        letters = (len(names[one]) + len(names[other])) / 2 + 1
+        return bool(at[other] - at[one] >= (_TURNED if turned else letters * style.LETTER))
+
+    last = len(names) - 1
+    kept = [0]
+    for place in range(1, last):
+        if clear(kept[-1], place) and clear(place, last):
+            kept.append(place)
+    return [name if place in {*kept, last} else "" for place, name in enumerate(names)]
 
 
 @style.picture

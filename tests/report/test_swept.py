@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fabricsim.errors import InputError
+from fabricsim.report import plots
 from fabricsim.report.axis_names import axis_name, value_name
 from fabricsim.report.lines import _labels
 from fabricsim.report.swept import better, pictures, swept_text
@@ -34,6 +37,28 @@ def test_one_line_for_each_value_of_the_second_key() -> None:
     assert axes.get_lines()[0].get_xydata().tolist() == [[rate * 1e9 / 8, 100 / rate] for rate in (100, 200, 300)]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("Rate", "Iteration time (s)")
     assert [label.get_text() for label in axes.get_xticklabels()] == ["100 Gb/s", "200 Gb/s", "300 Gb/s"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wide", [3.3, 7.0])
+@pytest.mark.parametrize(
+    "rates", [(100, 101, 102, 400), (1, 2, 3, 300, 310, 320, 400), (25, 40, 50, 100, 200, 400, 800), (10, 10.5)]
+)
+def test_names_of_ticks_do_not_run_into_one_another(rates: tuple[float, ...], wide: float) -> None:
+    done = [
+        {"run": "r", "status": "done", "rate": f"{rate}Gbps", "iteration_time_s": 1 / rate, "error": ""}
+        for rate in rates
+    ]
+    with plots.paper(wide):
+        ((_, figure),) = pictures(done, ["rate"], [], "study")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+
+    labels = [label for label in figure.axes[0].get_xticklabels() if label.get_text()]
+    assert (labels[0].get_text(), labels[-1].get_text()) == (f"{rates[0]:g} Gb/s", f"{rates[-1]:g} Gb/s")
+    if not labels[0].get_rotation():
+        boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels]
+        assert all(one.x1 < other.x0 for one, other in pairwise(boxes)) or len(labels) == 2
 
 
 def test_a_heat_map_if_there_are_many() -> None:
