@@ -100,6 +100,8 @@ _SUFFIXES: dict[str, dict[str, Any]] = {
 """Formats, and what of their metadata would differ between runs and machines."""
 LETTER = 0.056
 """Width of a letter of a legend in inches, in the mean."""
+_LETTER, _LARGE_LETTER = 0.08, 0.135
+"""Width of most letters of a title in inches, of small ones and of others, at most."""
 _HANDLE = 0.36
 """Width of what stands beside it."""
 _LINE = 0.15
@@ -193,7 +195,8 @@ def save(figure: Figure, path: Path) -> None:
         for text in figure.findobj(Text):  # names may hold what would be a formula
             text.set_text(_cut(text.get_text()))
             if text.get_wrap():  # whose width matplotlib takes as that of a formula in any case
-                text.set_text(re.sub(r"(?<!\\)\$", r"\\$", text.get_text()))
+                broken = _broken(text.get_text(), figure.get_figwidth())
+                text.set_text(re.sub(r"(?<!\\)\$", r"\\$", broken))
             else:
                 text.set_parse_math(False)
         figure.savefig(part, format=suffix[1:], dpi=200, metadata=_SUFFIXES[suffix])
@@ -201,6 +204,18 @@ def save(figure: Figure, path: Path) -> None:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
+
+
+def _broken(text: str, wide: float) -> str:
+    """Break words that are longer than a line of so many inches: between words matplotlib does so itself."""
+    lines, room = [""], wide
+    for letter in text:
+        room = wide if letter.isspace() else room - (_LETTER if letter.islower() else _LARGE_LETTER)
+        if room < _LARGE_LETTER:
+            lines.append("")
+            room = wide
+        lines[-1] += letter
+    return "\n".join(lines)
 
 
 def logarithmic(axis: Axis, lowest: float, highest: float) -> None:

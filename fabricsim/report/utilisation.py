@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST_TIERS = 6
 """Panels at most."""
+_TOP = 105
+"""Percent at which panels end, whatever was used: pictures of several runs are held against one another."""
 _ALIKE = 0.01
 """Difference of shares that nobody sees."""
 
@@ -60,8 +62,7 @@ def _panels(edges: NDArray[np.float64], tiers: Sequence[TierUse], end: int, titl
     unit, scale = style.time_unit(end)
     for axes, use in zip(panels, shown, strict=True):
         _panel(axes, use, edges / scale)
-    top = 100 * max(float(use.most.max()) for use in shown)
-    panels[0].set_ylim(0, 1.05 * top)
+    panels[0].set_ylim(0, _TOP)
     panels[0].locator_params(axis="y", nbins=1 if style.narrow() else 2)
     panels[0].set_xlim(0, end / scale)
     panels[-1].set_xlabel(f"Time ({unit})")

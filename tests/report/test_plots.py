@@ -163,6 +163,24 @@ def test_comparison_labels_speed_up_over_the_slowest() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("wide", [3.3, 7.0])
+@pytest.mark.parametrize("name", ["averyvery" * 30, "W" * 90, f"words and {'x' * 120} more words", "short"])
+def test_titles_of_one_long_word_are_within_the_picture(name: str, wide: float, tmp_path: Path) -> None:
+    with plots.paper(wide):
+        figure = plots.breakdown(dataclasses.replace(factory.pipeline(), name=name))
+    plots.save(figure, tmp_path / "a.png")
+
+    box = figure.axes[0].title.get_window_extent(FigureCanvasAgg(figure).get_renderer())
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+
+
+def test_panels_of_use_end_at_the_same_height_whatever_was_used(two_ranks: RunRecord) -> None:
+    series = dataclasses.replace(two_ranks.series, rate=two_ranks.series.rate / 10)
+    for each in (two_ranks, dataclasses.replace(two_ranks, series=series)):
+        assert plots.payload_rates(each.series, each.iteration, "a").axes[0].get_ylim() == (0, 105)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wide", [3.3, 7.0])
 def test_speed_ups_of_a_comparison_fit_beside_their_bars(wide: float) -> None:
     runs = [factory.pipeline(slow=8), factory.pipeline(transport="rdma-100g")]
     with plots.paper(wide):
