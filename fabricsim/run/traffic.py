@@ -107,6 +107,9 @@ def request(  # noqa: PLR0913  the rest are rarely given, and by name only
     Raises InputError if the pattern cannot be had so.
     """
     sizes = parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
+    if isinstance(sizes, int) and sizes < 1:
+        msg = f"size {size!r} is less than a byte, and moves nothing; write it like 10MB"
+        raise InputError(msg)
     wire = flow_model(scenario.transport).costs.wire
     rate = scenario.link_rate / wire / (scenario.cluster.gpus_per_host // scenario.nics_per_host)
     return generate(Request(pattern, ranks or scenario.cluster.ranks, sizes, scenario.seed, rate, flows, load))

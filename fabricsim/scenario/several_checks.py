@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
+from fabricsim.scenario import library
 from fabricsim.scenario.jobs import given
 from fabricsim.scenario.packet import SOCKET_KINDS
+from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.units import BYTES, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fabricsim.scenario.background import Background
     from fabricsim.scenario.parts import Parts
 
 
@@ -83,7 +87,28 @@ def background_problems(scenario: Parts) -> Iterator[Mistake]:
                 yield Mistake(f"{key}.size", "is missing: it is what each host sends", 'write it like "10GB"')
             for idle in {"flows", "load"} & traffic.model_fields_set:
                 yield Mistake(f"{key}.{idle}", "has no effect with to_host", "take it out")
+        yield from _size_problems(f"{key}.size", traffic)
         if traffic.ranks is not None and (last := max(place.last for place in traffic.ranks)) >= cluster.ranks:
             yield Mistake(f"{key}.ranks", f"names rank {last}, and there are 0 to {cluster.ranks - 1}", "lower it")
         if traffic.every == 0:
             yield Mistake(f"{key}.every", "is zero, so that it would never end", "write a longer time")
+
+
+def _size_problems(key: str, traffic: Background) -> Iterator[Mistake]:
+    """Find a size that is none, or of nothing; a distribution is one of flows that a pattern draws."""
+    known = library.names("traffic")
+    if traffic.size is None or (traffic.size in known and traffic.to_host is None):
+        return
+    if traffic.size in known:
+        problem = f"{show(traffic.size)} is a distribution, and each host sends one amount"
+        yield Mistake(key, problem, 'write it like "10GB"')
+        return
+    try:
+        size = int(parse(traffic.size, BYTES))
+    except ValueError as error:
+        problem, _, way_out = str(error).partition("; ")
+        hint = did_you_mean(traffic.size, known, f"or name a distribution: {', '.join(known)}")
+        yield Mistake(key, problem, way_out if traffic.to_host is not None else f"{way_out}; {hint}")
+    else:
+        if size < 1:
+            yield Mistake(key, f"{show(traffic.size)} is less than a byte, and moves nothing", 'write it like "10MB"')
