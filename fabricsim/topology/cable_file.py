@@ -9,14 +9,18 @@ out. Nodes are numbers or names, one of the two in a whole file. Of ``n`` hosts 
 
 from __future__ import annotations
 
+import csv
+import itertools
 import re
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from fabricsim.errors import TraceError
+from fabricsim.errors import FabricsimWarning, TraceError
 from fabricsim.files.text import read_lines
 from fabricsim.scenario.network import END, Ends
 from fabricsim.scenario.suggest import check_columns, show
@@ -29,7 +33,7 @@ MOST_CABLES = 500_000
 _COLUMNS = ("a", "b", "gbps", "delay_ns")
 _NODE_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _NODE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}", re.ASCII)
-_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,40}(?:\.\d{0,40})?(?:[eE][+-]?\d{1,2})?", re.ASCII)
 
 
 class ListedCable(NamedTuple):
@@ -75,7 +79,7 @@ def rows(path: Path, columns: Sequence[str], needed: Sequence[str]) -> Iterator[
         text = line.strip()
         if not text or text.startswith("#"):
             continue
-        values = [value.strip() for value in text.split(",")]
+        values = _values(path, number, text)
         if header is None:
             check_columns(path, number, values, columns, needed)
             header = values
@@ -87,6 +91,16 @@ def rows(path: Path, columns: Sequence[str], needed: Sequence[str]) -> Iterator[
         yield number, dict(zip(header, values, strict=True))
     if empty:
         raise TraceError(path, f"holds nothing; write a header such as {','.join(columns)} and lines below it")
+
+
+def _values(path: Path, line: int, text: str) -> list[str]:
+    """Split a line at its commas; values may stand in quotes."""
+    if '"' not in text:
+        return [value.strip() for value in text.split(",")]
+    try:
+        return [value.strip() for value in next(csv.reader([text], strict=True, skipinitialspace=True))]
+    except csv.Error as error:
+        raise TraceError(path, f"{show(text)}: {error}; close each quote before the next comma", line) from error
 
 
 def is_number(node: str) -> bool:
@@ -172,9 +186,17 @@ class _Cables:
         for end, is_nic in (one, other):
             if is_nic and end in self.attached:
                 what = f"{end} has a cable already, on line {self.attached[end]}"
-                raise TraceError(self.path, f"{what}; a {self.ends.kind} has one, so put a switch between", line)
+                raise TraceError(self.path, f"{what}; {self._instead(end)}", line)
             if is_nic:
                 self.attached[end] = line
+
+    def _instead(self, end: str) -> str:
+        """Say what can be done about a host or NIC with two cables; a number says only by `hosts` what it is."""
+        usual = f"a {self.ends.kind} has one, so put a switch between"
+        hosts = (self.ends.number(end) or 0) // self.ends.nics_per_host
+        if not self.numbered or not hosts:
+            return usual
+        return f"{usual}, or set cluster.hosts={hosts} if this number is a switch"
 
     def _quantity(self, line: int, row: dict[str, str], column: str, unit: str) -> int | float:
         text = row[column]
@@ -190,4 +212,19 @@ class _Cables:
         if alone is not None:
             what = f"{ends.kind} {alone} has no cable, and the cluster has {ends.kind}s 0 to {ends.count - 1}"
             raise TraceError(self.path, f"{what}; add one, or lower cluster.hosts")
+        if self.numbered:
+            self._warn_of_hosts_taken_for_switches()
         return self.cables
+
+    def _warn_of_hosts_taken_for_switches(self) -> None:
+        """Warn of numbers that follow those of hosts, and have one cable, to a switch, as a host has and none needs."""
+        cables = Counter(node for pair in self.lines for node in pair)
+        between = (pair for pair in self.lines if not self.attached.keys() & set(pair))
+        lonely = {node for pair in between for node in pair if cables[node] == 1}
+        first = self.ends.count
+        beyond = next(number for number in itertools.count(first) if f"switch{number}" not in lonely)
+        if beyond > first:
+            numbers = f"{first} is a switch" if beyond == first + 1 else f"{first} to {beyond - 1} are switches"
+            hosts = -(-beyond // self.ends.nics_per_host)
+            text = f"{self.path}: {numbers} of a single cable, as numbers from {first} on are no {self.ends.kind}s"
+            warnings.warn(f"{text}; if hosts were meant, set cluster.hosts={hosts}", FabricsimWarning, stacklevel=2)

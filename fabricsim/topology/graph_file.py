@@ -47,6 +47,9 @@ def form_of(path: Path) -> Callable[[Path, Ends], Rows] | None:
 def _row(path: Path, line: int, ends: tuple[object, object], edge: Mapping[str, object]) -> dict[str, str]:
     row = {"a": _node(path, line, ends[0]), "b": _node(path, line, ends[1])}
     for column, key, dimension, factor in _UNITS:
+        if column in edge and key in edge:
+            what = f"has {key} {show(str(edge[key]))} and {column} {show(str(edge[column]))}; take one out"
+            raise TraceError(path, f"the edge {row['a']} - {row['b']} {what}", line)
         if column in edge:
             row[column] = f"{edge[column]}"
             continue

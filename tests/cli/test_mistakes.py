@@ -290,7 +290,7 @@ def test_broken_matrix(fabricsim: Fabricsim, tmp_path: Path, kind: str) -> None:
     [
         (["."], ".: is a directory"),
         (["incats"], "incats: there is no such file or pattern; did you mean 'incast'?"),
-        (["incast", "--size", "0B"], "a flow of 0 bytes moves nothing"),
+        (["incast", "--size", "0B"], "size '0B' is less than a byte, and moves nothing"),
         (["incast", "--size", "1000"], "'1000' has no unit"),
         (["incast", "--flows", "99"], "incast over 16 ranks has 1 to 15"),
         (["incast", "--transport", "tcp10g"], "did you mean 'tcp-10g'?"),

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import gzip
+import warnings
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fabricsim.errors import TraceError
+from fabricsim.errors import FabricsimWarning, TraceError
 from fabricsim.topology import cable_file
 from fabricsim.topology.cable_file import ListedCable
 
@@ -84,7 +85,9 @@ def test_a_wrong_table_is_refused(tmp_path: Path, content: str, message: str) ->
         ("-1,3,1,1", "'-1' is no node; write a number, or a name of letters, digits, points and underscores"),
         ("1,,1,1", "'' is no node; write a number, or a name of letters, digits, points and underscores"),
         ("1,3,fast,1", "gbps: 'fast' is no number; write one without a unit"),
-        ("1,3,1e3,1", "gbps: '1e3' is no number; write one without a unit"),
+        ("1,3,1e,1", "gbps: '1e' is no number; write one without a unit"),
+        ("1,3,1e9,1", "gbps: '1e9Gbps' is too large; a rate is at most 1PBps"),
+        ('1,"3,1,1', "'1,\"3,1,1': unexpected end of data; close each quote before the next comma"),
         ("1,3,0,1", "gbps: '0Gbps' is too small; a rate is at least 1Mbps"),
         ("1,3,9000000000,1", "gbps: '9000000000Gbps' is too large; a rate is at most 1PBps"),
         ("1,3,1,-1", "delay_ns: '-1ns' is negative; a time is at least 0s"),
@@ -114,6 +117,34 @@ def test_a_host_without_a_cable_is_refused(tmp_path: Path) -> None:
 def test_the_number_of_cables_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cable_file, "MOST_CABLES", 1)
     assert refusal(tmp_path, NUMBERS) == ":3: more than 1 cables; describe a smaller fabric"
+
+
+def test_fields_may_stand_in_quotes_and_numbers_have_exponents(tmp_path: Path) -> None:
+    quoted = '"a","b","gbps","delay_ns"\n"0", 2,1e2,"1.5e3"\n1,"2",1E+2,1500\n'
+    plain = HEADER + "0,2,100,1500\n1,2,100,1500\n"
+
+    assert read(tmp_path, quoted) == read(tmp_path, plain)
+
+
+def test_a_number_with_two_cables_may_be_that_of_a_switch(tmp_path: Path) -> None:
+    found = refusal(tmp_path, HEADER + "0,2,1,1\n1,2,1,1\n2,3,1,1\n", hosts=3)
+
+    usual = "host2 has a cable already, on line 2; a host has one, so put a switch between"
+    assert found == f":3: {usual}, or set cluster.hosts=2 if this number is a switch"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"), [(3, "3 is a switch"), (2, "2 to 3 are switches"), (1, "1 to 3 are switches")]
+)
+def test_hosts_that_are_taken_for_switches_are_told(tmp_path: Path, hosts: int, said: str) -> None:
+    text = HEADER + "0,4,1,1\n1,4,1,1\n2,5,1,1\n3,5,1,1\n4,5,1,1\n"
+
+    wanted = f"{said} of a single cable, as numbers from {hosts} on are no hosts; if hosts were meant, set"
+    with pytest.warns(FabricsimWarning, match=f"{wanted} cluster.hosts=4"):
+        read(tmp_path, text, hosts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(tmp_path, text, 4)
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])

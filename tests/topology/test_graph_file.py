@@ -75,6 +75,16 @@ def test_a_topo_of_htsim_is_the_fat_tree(tmp_path: Path) -> None:
         ("a.json", '{"edges": [{"source": 0, "target": 1}]}', "rate of the edge 0 - 1: is missing"),
         ("a.json", '{"edges": [{"source": [0], "target": 1}]}', "is no node"),
         ("a.json", '{"edges": [{"source": 0, "target": 1, "gbps": 1e99, "delay": "1ns"}]}', "gbps"),
+        (
+            "a.json",
+            '{"edges": [{"source": 0, "target": 1, "gbps": 400, "rate": "100Gbps", "delay": "1ns"}]}',
+            "the edge 0 - 1 has rate '100Gbps' and gbps '400'; take one out",
+        ),
+        (
+            "a.json",
+            '{"edges": [{"source": 0, "target": 1, "gbps": 400, "delay_ns": 1, "delay": "1ns"}]}',
+            "the edge 0 - 1 has delay '1ns' and delay_ns '1'; take one out",
+        ),
         ("a.graphml", "<graphml>", "is no XML"),
         ("a.graphml", '<!DOCTYPE a [<!ENTITY b "c">]><graphml/>', "has a document type"),
         ("a.graphml", "<graphml/>", "has no edges"),
