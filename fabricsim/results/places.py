@@ -43,12 +43,17 @@ def place_of(found: list[tuple[str, int, int]], rank: int) -> str:
     return ", ".join(f"{name} {rank // between % degree}" for name, degree, between in found)
 
 
-def short_names(result: RunRecord, ranks: Iterable[int]) -> list[str]:
-    """Name ranks with their places in few letters, such as ``5 TP1 DP0 PP1``; of several jobs with their own."""
-    found = places(result)
+def jobs_of_ranks(result: RunRecord) -> dict[int, str]:
+    """Name the job of each rank, if there are several."""
     job_of: dict[int, str] = {}
     for job in result.jobs if len(result.jobs) > 1 else ():
         job_of |= dict.fromkeys(result.ops["rank"][job.first_op : job.first_op + job.ops].tolist(), job.name)
+    return job_of
+
+
+def short_names(result: RunRecord, ranks: Iterable[int]) -> list[str]:
+    """Name ranks with their places in few letters, such as ``5 TP1 DP0 PP1``; of several jobs with their own."""
+    found, job_of = places(result), jobs_of_ranks(result)
     names = []
     for rank in ranks:
         parts = [f"{name}{rank // between % degree}" for name, degree, between in found]

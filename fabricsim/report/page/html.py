@@ -21,6 +21,11 @@ def text(value: object) -> Html:
     return value if isinstance(value, Html) else Html(escape(str(value)))
 
 
+def isolated(value: str) -> Html:
+    """Keep a name apart from what stands beside it, in whatever direction it is written."""
+    return Html(f"<bdi>{escape(value)}</bdi>")
+
+
 def paragraph(value: object) -> Html:
     """Make a paragraph."""
     return Html(f"<p>{text(value)}</p>")

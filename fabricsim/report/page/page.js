@@ -12,6 +12,7 @@
     for (const [scale, name] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"]]) if (s >= scale) return +(s / scale).toPrecision(5) + " " + name;
     return +(s / 1e-9).toPrecision(5) + " ns";
   };
+  const units = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
   const wide = () => canvas.clientWidth - left;
   const x = (time) => left + (time - begin) / (end - begin) * wide();
   const bands = { 0: [0.08, 0.5], 1: [0.6, 0.2], 2: [0.82, 0.14] };
@@ -38,11 +39,13 @@
     pen.fillStyle = colour("--ink"); pen.strokeStyle = colour("--line");
     const least = (end - begin) * data.unit / Math.max(2, wide() / 100), decade = 10 ** Math.floor(Math.log10(least));
     const step = [1, 2, 5, 10].find((each) => each * decade >= least) * decade / data.unit;
+    const [scale, unit] = units.find((each) => end * data.unit >= 2 * each[0]) || units[3];
+    const digits = Math.min(Math.max(0, Math.ceil(-Math.log10(step * data.unit / scale) - 1e-9)), 12);
     for (let i = Math.ceil(begin / step); i * step <= end; i++) {
       const where = x(i * step);
       pen.beginPath(); pen.moveTo(where, axis - 5); pen.lineTo(where, height); pen.stroke();
       pen.textAlign = where > width - 30 ? "right" : where < left + 20 ? "left" : "center";
-      pen.fillText(say(i * step), where, 9);
+      pen.fillText((i * step * data.unit / scale).toFixed(digits) + " " + unit, where, 9);
     }
     pen.textAlign = "left";
   }

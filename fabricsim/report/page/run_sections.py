@@ -10,7 +10,7 @@ from fabricsim.report.capture_text import AT_MOST, transfer_cells
 from fabricsim.report.causes_text import cause_name, cause_text, what_causes_share
 from fabricsim.report.page import drawings
 from fabricsim.report.page.assumptions import assumptions
-from fabricsim.report.page.html import Html, bar, items, paragraph, section, table, text
+from fabricsim.report.page.html import Html, bar, isolated, items, paragraph, section, table, text
 from fabricsim.report.queues_text import why
 from fabricsim.report.text import headline_text, human_number, job_cells, parts_of, percent, sizes_of, whose_time
 from fabricsim.results.causes import LIMITS, NETWORK
@@ -74,7 +74,8 @@ def run_sections(result: RunRecord, summary: Summary, names: Sequence[Sequence[s
 
 
 def _top(summary: Summary) -> Html:
-    first, *rest = headline_text(summary).plain.strip().split("\n")
+    headline = headline_text(summary).plain.strip().removeprefix(summary["name"])
+    first, *rest = headline.split("\n")
     rates = summary.get("throughput")
     tiles = {"iteration": human_seconds(summary["iteration_time_s"])}
     if rates is not None and rates["mfu"]:
@@ -82,7 +83,7 @@ def _top(summary: Summary) -> Html:
     tiles |= {name: percent(time / summary["iteration_time_s"]) for name, time in parts_of(summary)}
     boxes = "".join(f"<div><b>{text(value)}</b>{text(name)}</div>" for name, value in tiles.items())
     said = "".join(paragraph(line) for line in rest)
-    return Html(f'<h1>{text(first)}</h1>{said}<div class="tiles">{boxes}</div>')
+    return Html(f'<h1>{isolated(summary["name"])}{text(first)}</h1>{said}<div class="tiles">{boxes}</div>')
 
 
 def _jobs(jobs: Sequence[JobSummary]) -> Html:

@@ -9,7 +9,7 @@ import numpy as np
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM
 from fabricsim.report import style
 from fabricsim.results.breakdown import critical_rank, simulated_ranks
-from fabricsim.results.places import place_of, places
+from fabricsim.results.places import jobs_of_ranks, place_of, places
 from fabricsim.units import seconds
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def spans(result: RunRecord) -> dict[str, Any]:
     names = _names(result)
     number = {name: place for place, name in enumerate(names)}
     colours = _colours(result, names)
-    found = places(result)
+    found, job_of = places(result), jobs_of_ranks(result)
     return {
         "end": _TICKS,
         "unit": seconds(max(result.iteration, 1)) / _TICKS,
         "names": [[name, colours[name]] for name in names],
         "rows": [
             {
-                "name": ", ".join(filter(None, (f"rank {rank}", place_of(found, rank)))),
+                "name": ", ".join(filter(None, (f"rank {rank}", place_of(found, rank), job_of.get(rank, "")))),
                 **_row(result, rank, number, MOST_SPANS // len(ranks)),
             }
             for rank in ranks

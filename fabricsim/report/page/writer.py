@@ -13,7 +13,7 @@ from fabricsim.report.compared import compared
 from fabricsim.report.difference_text import signed
 from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.page import drawings
-from fabricsim.report.page.html import Html, bar, document, paragraph, section, table, text
+from fabricsim.report.page.html import Html, bar, document, isolated, paragraph, section, table, text
 from fabricsim.report.page.run_sections import ROWS, queues, run_sections, tiers
 from fabricsim.report.page.spans import spans
 from fabricsim.report.text import percent, times
@@ -68,7 +68,7 @@ def _side_by_side(files: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[H
     parts = [table("Runs side by side", heads, [_compared_row(row) for group in groups for row in group])]
     parts += [_differing(group[0], row) for group in groups for row in group[1:]]
     yield section("compared", f"Compared by {by}", *parts)
-    yield Html(f'<p class="faint">From here on: {text(names[0])}, the first result.</p>')
+    yield Html(f'<p class="faint">From here on: {isolated(names[0])}, the first result.</p>')
 
 
 def _differing(first: Compared, other: Compared) -> Html:
@@ -94,9 +94,9 @@ def _compared_row(row: Compared) -> list[object]:
 
 def _traffic(result: TrafficRecord) -> Iterator[Html]:
     summary = summarise_traffic(result)
-    title = f"{summary['matrix']} on {summary['name']} over {summary['transport']}"
+    title = f"{isolated(summary['matrix'])} on {isolated(summary['name'])} over {isolated(summary['transport'])}"
     sent = f"{summary['flow_count']:,} flows, {human_bytes(summary['total_bytes'])}, all done after "
-    yield Html(f"<h1>{text(title)}</h1>{paragraph(sent + human_seconds(summary['makespan_s']))}")
+    yield Html(f"<h1>{title}</h1>{paragraph(sent + human_seconds(summary['makespan_s']))}")
     spreads: tuple[tuple[str, Any, Any], ...] = (
         ("completion time", summary["completion_time_s"], human_seconds),
         ("slowdown", summary["slowdown"], lambda value: f"{value:.3g}x"),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from dataclasses import replace
+from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from fabricsim.units import human_seconds
 MODEL = 'job.model={include="gpt2-medium",layers=4}'
 SMALL = (MODEL, "job.micro_batch=1", "job.global_batch=8", "job.parallelism={tensor=2,pipeline=2,data=2}")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NODE = shutil.which("node")
 HOSTILE = "</script><img src=http://127.0.0.1/x onerror=alert(1)><!--"
 
 
@@ -151,6 +155,60 @@ def test_traffic_has_its_flows_and_stands_alone(run: RunRecord) -> None:
     assert "Who sends to whom" in content
     with pytest.raises(ResultError, match=r"t\.h5"):
         page([("t.h5", sent), ("run.h5", run)])
+
+
+def test_names_in_headings_keep_their_direction_to_themselves(run: RunRecord) -> None:
+    content = page([("run.h5", replace(run, name="<\u202eb>"))])
+
+    assert "<h1><bdi>&lt;\u202eb&gt;</bdi>: 8 ranks" in content
+
+
+@pytest.mark.slow
+def test_ranks_of_several_jobs_are_named_with_theirs() -> None:
+    jobs = {"red": {"ranks": "0,2"}, "blue": {"ranks": "1,3"}}
+    small = {"job.global_batch": 16, "job.parallelism.data": 2, "cluster.hosts": 4}
+    content = page([("a.h5", simulate(load({"extends": "gpt2-medium-dp", "jobs": jobs}, small)))])
+
+    assert sorted(row["name"] for row in held(content)["rows"]) == [
+        "rank 0, red", "rank 1, blue", "rank 2, red", "rank 3, blue",
+    ]  # fmt: skip
+
+
+BROWSER = """
+const said = [];
+const pen = new Proxy({}, {
+  get: (_, key) => key === "fillText" ? (text, x, y) => { if (y === 9) said.push(text); } : () => {}, set: () => true,
+});
+const canvas = {
+  clientWidth: 900, style: {}, getContext: () => pen, addEventListener: (what, does) => { canvas[what] = does; },
+  setAttribute() {},
+};
+const data = { end: 1e7, unit: SECONDS / 1e7, names: [], rows: [] };
+const others = { textContent: JSON.stringify(data), addEventListener() {} };
+globalThis.document = { getElementById: (id) => id === "timeline" ? canvas : others, documentElement: {} };
+globalThis.matchMedia = () => ({ addEventListener() {} });
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => "" });
+globalThis.addEventListener = () => {};
+globalThis.devicePixelRatio = 1;
+"""
+
+
+@pytest.mark.skipif(NODE is None, reason="no Node.js on this machine")
+@pytest.mark.parametrize(
+    ("seconds", "closer", "unit"), [(2.4, 0, "s"), (1.9, 0, "ms"), (0.003, 0, "ms"), (5e-8, 0, "ns"), (6.0, 40, "s")]
+)
+def test_the_axis_of_the_timeline_has_one_unit(seconds: float, closer: int, unit: str) -> None:
+    script = files("fabricsim.report.page").joinpath("page.js").read_text("utf-8")
+    zoom = 'said.length = 0; canvas.keydown({ key: "+", preventDefault() {} });' * closer
+    program = f"{BROWSER.replace('SECONDS', str(seconds))}{script}\n{zoom}console.log(JSON.stringify(said));"
+    ran = subprocess.run([str(NODE), "-e", program], check=True, capture_output=True, text=True)  # noqa: S603  our own words
+    ticks = json.loads(ran.stdout)
+
+    assert len(ticks) == len(set(ticks)) > 2
+    assert {tick.split()[1] for tick in ticks} == {unit}
+    numbers = [float(tick.split()[0]) for tick in ticks]
+    steps = [other - one for one, other in pairwise(numbers)]
+    assert steps == pytest.approx([steps[0]] * len(steps))
 
 
 @pytest.mark.slow
