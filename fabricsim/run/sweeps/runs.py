@@ -42,6 +42,8 @@ FORMAT = 1
 """Of the files of runs."""
 Row = dict[str, str | int | float | None]
 """Headline results of a run."""
+_KEPT = "result_sha256"
+"""Of the HDF5 file beside that of a run, in which it is."""
 _PATHLIKE = "./"
 """Letters one of which is in the name of each file that a scenario names."""
 
@@ -87,7 +89,7 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
     priced = [read_prices(task.prices).model_dump()] if task.prices else []
     name = _digest([task.kind, dict(task.options), loaded.resolved, list(_contents(task, loaded)), *priced])
     known = _read(task.folder / f"{name}.json")
-    if known is not None and (known["status"] == "failed" or not task.keep or _result(task, name).exists()):
+    if known is not None and (known["status"] == "failed" or not task.keep or _is_kept(task, name)):
         return known, True
     try:
         costs = per_gpu(loaded.scenario, read_prices(task.prices)) if task.prices else {}
@@ -95,8 +97,8 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
     except FabricsimError as error:
         return _failed(task, name, error), False
     outcome: SweptRun = {"run": name, "status": "done", "results": {**results, **costs}, "error": ""}
-    _write(task, outcome, {"resolved": loaded.resolved, "summary": summary})
-    return outcome, False
+    kept = {_KEPT: _sha256(_result(task, name))} if task.keep else {}
+    return _written(task, outcome, {**kept, "resolved": loaded.resolved, "summary": summary}), False
 
 
 def carried_out(
@@ -118,8 +120,15 @@ def _crashed(task: Task, error: BaseException) -> SweptRun:
 
 
 def _failed(task: Task, name: str, error: FabricsimError) -> SweptRun:
-    outcome: SweptRun = {"run": name, "status": "failed", "results": {}, "error": str(error)}
-    _write(task, outcome, {})
+    return _written(task, {"run": name, "status": "failed", "results": {}, "error": str(error)}, {})
+
+
+def _written(task: Task, outcome: SweptRun, more: Mapping[str, object]) -> SweptRun:
+    """Write the file of a run; if it cannot be written, the run has failed for that, and is tried again."""
+    try:
+        _write(task, outcome, more)
+    except InputError as error:
+        return {"run": outcome["run"], "status": "failed", "results": {}, "error": outcome["error"] or str(error)}
     return outcome
 
 
@@ -240,6 +249,24 @@ def _rebuild(files: tuple[str, ...], per_host: int | None, **changes: Any) -> Re
 
 def _result(task: Task, name: str) -> Path:
     return task.folder / f"{name}.h5"
+
+
+def _is_kept(task: Task, name: str) -> bool:
+    """Whether the result of a run is there, byte for byte as it was written."""
+    try:
+        told = json.loads((task.folder / f"{name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return bool(told.get(_KEPT, "none") == _sha256(_result(task, name)))  # None of a benchmark, which has no result
+
+
+def _sha256(path: Path) -> str | None:
+    """Digest a file; None if there is none."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
 def _keep(result: Result | TrafficResult, task: Task, name: str) -> None:

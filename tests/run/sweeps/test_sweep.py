@@ -99,6 +99,37 @@ def test_damaged_files_of_runs_are_made_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_results_that_are_not_as_they_were_written_are_made_anew(tmp_path: Path) -> None:
+    study = {**STUDY, "keep_results": True, "grid": {"job.micro_batch": [1, 2, 4]}}
+    run(tmp_path, study)
+    before = content(tmp_path)
+    files = {file: file.read_bytes() for file in sorted((tmp_path / sweep.RUNS).glob("*.h5"))}
+    trash, other, gone = files
+    trash.write_bytes(b"trash")
+    other.write_bytes(files[gone])
+    gone.unlink()
+
+    assert run(tmp_path, study, resume=True).progress.known == 0
+    assert {file: file.read_bytes() for file in files} == files
+    assert content(tmp_path) == before
+    assert run(tmp_path, study, resume=True).progress.known == 3
+
+
+@pytest.mark.slow
+def test_a_run_whose_file_cannot_be_written_has_its_name_all_the_same(tmp_path: Path) -> None:
+    study = {**STUDY, "grid": {"job.micro_batch": [1, 3]}}
+    names = [row["run"] for row in run(tmp_path / "good", study).rows]
+    for name in names:
+        (tmp_path / "bad" / sweep.RUNS / f"{name}.json").mkdir(parents=True)
+    rows = run(tmp_path / "bad", study, resume=True).rows
+
+    assert [row["run"] for row in rows] == names
+    assert [row["status"] for row in rows] == ["failed", "failed"]
+    assert "cannot be written: Is a directory" in rows[0]["error"]
+    assert "micro_batch" in rows[1]["error"]
+
+
+@pytest.mark.slow
 def test_a_parent_that_is_killed_at_random_loses_nothing(tmp_path: Path) -> None:
     """Ten times; then the index is that of an undisturbed run, byte for byte."""
     study = tmp_path / "study.toml"
