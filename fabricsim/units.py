@@ -18,6 +18,7 @@ PS_PER_S = 1_000_000_000_000
 PS_PER_US = 1_000_000
 PS_PER_NS = 1_000
 
+_FEW = 5  # units that are worth listing
 _SI = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 _TIME_PS = {"s": PS_PER_S, "ms": 10**9, "us": 10**6, "µs": 10**6, "ns": 10**3, "ps": 1}
@@ -128,7 +129,8 @@ def _amount(text: object, dimension: Dimension) -> Decimal:
         raise ValueError(msg)
     unit = match[2] or ""
     if unit not in dimension.factors:
-        what = f"unit {unit!r} is not a {dimension.name}" if unit else f"{text!r} has no unit"
+        listed = f" (units are {', '.join(dimension.factors)})" if len(dimension.factors) <= _FEW else ""
+        what = f"unit {unit!r} is not a {dimension.name}{listed}" if unit else f"{text!r} has no unit"
         msg = f"{what}; {example}"
         raise ValueError(msg)
     try:

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fabricsim.cli.common import JsonOption, ScenarioArgument, SettingsOption, progress, quantity, say_json, show
+from fabricsim.cli.common import (
+    JsonOption,
+    ScenarioArgument,
+    SettingsOption,
+    note,
+    progress,
+    quantity,
+    say_json,
+    show,
+)
 from fabricsim.errors import InputError
 from fabricsim.units import PERIOD, PS_PER_S
 
@@ -44,9 +53,12 @@ def goodput(  # noqa: PLR0913  one parameter per option
     """Tell how much of its time a job trains if its GPUs fail, and how often to write checkpoints."""
     from fabricsim.report.goodput_text import goodput_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.run.goodput import Reliability, simulate_failures  # noqa: PLC0415  as above
-    from fabricsim.run.pipeline import load, simulate  # noqa: PLC0415  as above
+    from fabricsim.run.pipeline import load, one_job, simulate  # noqa: PLC0415  as above
 
     loaded = load(scenario, settings or [])
+    one_job(loaded)
+    if loaded.scenario.fabric.failures:
+        note("every iteration has the failures of fabric.failures, as the simulated one; take them out for one without")
     seconds = {
         name: float(quantity(f"--{name}", text, PERIOD))
         for name, text in (("mtbf", mtbf), ("checkpoint", checkpoint), ("detection", detection), ("restart", restart))

@@ -155,6 +155,13 @@ def load_any(
 
 def build_plan(loaded: LoadedScenario) -> JobPlan:
     """Plan a scenario's job; its ``program`` writes it out. Raises InputError if the scenario has no job."""
+    job = one_job(loaded)
+    machines = machines_of(loaded.scenario, range(job.parallelism.ranks))
+    return plan_job(job, machines, Links.of(loaded.scenario))
+
+
+def one_job(loaded: LoadedScenario) -> Job:
+    """Take the one job of a scenario. Raises InputError if it has none, or several."""
     job = loaded.scenario.job
     if loaded.scenario.jobs:
         msg = f"{loaded.path}: there are several jobs, and one is wanted: take [jobs] out, or name a scenario of one"
@@ -162,8 +169,7 @@ def build_plan(loaded: LoadedScenario) -> JobPlan:
     if job is None:
         msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
         raise InputError(msg)
-    machines = machines_of(loaded.scenario, range(job.parallelism.ranks))
-    return plan_job(job, machines, Links.of(loaded.scenario))
+    return job
 
 
 def _check_fit(job: Job, loaded: LoadedScenario) -> None:

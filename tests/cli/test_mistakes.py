@@ -450,6 +450,21 @@ def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_simulation")
+def test_goodput_is_of_one_job(fabricsim: Fabricsim) -> None:
+    assert "there are several jobs, and one is wanted" in refused(fabricsim, "goodput", "two-jobs")
+    message = refused(fabricsim, "goodput", "gpt2-medium-dp", "--interval", "1ms")
+    assert message.startswith("--interval: unit 'ms' is not a time (units are s, min, h, d); write it like")
+
+
+def test_goodput_with_failures_says_what_its_iterations_are(fabricsim: Fabricsim, small: Path) -> None:
+    failures = 'fabric.failures=[{link="host0-*", rate="10Gbps"}]'
+    code, _, err = fabricsim("goodput", small.name, "--set", failures)
+
+    assert code == 0
+    assert "every iteration has the failures of fabric.failures" in err
+
+
+@pytest.mark.usefixtures("no_simulation")
 @pytest.mark.parametrize(
     ("output", "message"),
     [
