@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
 import numpy as np
 
 from fabricsim.errors import SimulationError
+from fabricsim.units import RATE, parse
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _LARGEST = 2**53  # bytes; float64 counts them one by one up to here
 _LAST_PORT = 2**31 - 1
+_SENT = np.dtype([(name, np.int64) for name in ("source", "target", "bytes", "start")])
 
 
 def whole(value: SupportsIndex | float, what: str) -> int:
@@ -87,3 +92,77 @@ def checked_size(size: int, what: str) -> int:
         msg = f"{what} of {number} bytes is too large: at most 2**53 bytes (8 PiB)"
         raise SimulationError(msg)
     return number
+
+
+def checked_messages(matrix: NDArray[np.void]) -> NDArray[np.void]:
+    """Take records with source, target, bytes and start, whole numbers all; anything else is a `SimulationError`."""
+    wanted = "many messages are one array of records with source, target, bytes and start"
+    names = getattr(getattr(matrix, "dtype", None), "names", None) or ()
+    if not isinstance(matrix, np.ndarray) or matrix.ndim != 1 or not names:
+        msg = f"{wanted}, not {matrix!r:.80}"
+        raise SimulationError(msg)
+    if lacking := [name for name in _SENT.names or () if name not in names]:
+        msg = f"{wanted}; these lack {', '.join(lacking)}"
+        raise SimulationError(msg)
+    taken = np.zeros(len(matrix), _SENT)
+    for name in _SENT.names or ():
+        each = f"{name} of a message"
+        column = matrix[name]
+        taken[name] = column if column.dtype.kind == "i" else [whole(value, each) for value in column.tolist()]
+    for size in set(taken["bytes"].tolist()):
+        checked_size(size, "a transfer")
+    if len(taken) and (earliest := int(taken["start"].min())) < 0:
+        msg = f"a message that starts {-earliest} ps ago would have been sent already; start is 0 ps from now or more"
+        raise SimulationError(msg)
+    return taken
+
+
+def checked_ports(ports: Sequence[int] | None, messages: int) -> list[int]:
+    """Take a port for each message, 0 if left out; anything else is a `SimulationError`."""
+    if ports is None:
+        return [0] * messages
+    try:
+        found = [checked_port(port) for port in ports]
+    except TypeError:
+        found = []
+    if len(found) != messages:
+        msg = f"ports are one for each of {messages} messages, not {ports!r:.80}; leave them out for 0"
+        raise SimulationError(msg)
+    return found
+
+
+def checked_name(name: str) -> str:
+    """Take the name of a part of the fabric; anything else is a `SimulationError`."""
+    if not isinstance(name, str):
+        msg = f'what fails has a name, such as "leaf0-spine1", "host3" or "gpu24", and is not {name!r}'
+        raise SimulationError(msg)
+    return name
+
+
+def checked_rate(rate: float | str, name: str) -> float:
+    """Take a rate in bytes/s, or such as ``"25Gbps"``; anything else is a `SimulationError`."""
+    try:
+        value = float(parse(rate, RATE)) if isinstance(rate, str) else float(rate)
+    except (TypeError, ValueError) as error:
+        msg = f"a rate of {rate!r}: {error}"
+        raise SimulationError(msg) from error
+    if not value > 0 or value == float("inf"):
+        msg = f"a rate of {rate} bytes/s would have nothing arrive: give one above 0, or fail({name!r})"
+        raise SimulationError(msg)
+    return value
+
+
+def checked_loss(bit_error_rate: float) -> float:
+    """Take a share of wrong bits; anything else is a `SimulationError`."""
+    number = isinstance(bit_error_rate, (int, float, np.integer, np.floating))
+    if not (number and 0 <= bit_error_rate < 1):
+        msg = f"a bit error rate of {bit_error_rate!r}: give the share of wrong bits, such as 1e-9"
+        raise SimulationError(msg)
+    return float(bit_error_rate)
+
+
+def checked_program(program: object, kind: type) -> None:
+    """Refuse what is no program by a `SimulationError`."""
+    if not isinstance(program, kind):
+        msg = f"a program is what fabricsim.program gives, not {program!r:.80}: replay that of a scenario or trace"
+        raise SimulationError(msg)

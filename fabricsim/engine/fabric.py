@@ -11,7 +11,13 @@ import simpy
 from fabricsim.engine.arguments import (
     checked_group,
     checked_latency,
+    checked_loss,
+    checked_messages,
+    checked_name,
     checked_port,
+    checked_ports,
+    checked_program,
+    checked_rate,
     checked_size,
     checked_weight,
     whole,
@@ -28,7 +34,8 @@ from fabricsim.records.program import CALL, CLOCK_END, COLLECTIVE, NONE, OP
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.targets import find, in_both_directions
-from fabricsim.units import PS_PER_S, RATE, parse
+from fabricsim.units import PS_PER_S
+from fabricsim.workload.program import Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +45,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.failures import What
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.topology.targets import FabricPart
-    from fabricsim.workload.program import Call, Program
+    from fabricsim.workload.program import Call
 
 
 class Transfer(simpy.Event):
@@ -198,25 +205,28 @@ class Fabric:
         Parameters
         ----------
         matrix
-            Records with ``source``, ``target`` (ranks), ``bytes`` and ``start`` (ps from now), shape ``(n,)``.
+            Records with ``source``, ``target`` (ranks), ``bytes`` and ``start`` (ps from now), shape ``(n,)``, all
+            whole numbers.
         ports
             Of each, as in `send`; 0 if left out.
 
         Returns
         -------
         simpy.Event
-            Succeeds when the last has been delivered, or in the packet engine up to a window later; its value is
-            the time of each from its start to its delivery, ps, shape ``(n,)``.
+            Succeeds when the last has been delivered, at once if there are none, or in the packet engine up to a
+            window later; its value is the time of each from its start to its delivery, ps, shape ``(n,)``.
 
         Raises
         ------
         SimulationError
             As `send`.
         """
+        matrix = checked_messages(matrix)
+        ports = checked_ports(ports, len(matrix))
+        if not len(matrix):
+            return self.env.event().succeed(np.zeros(0, np.int64))
         now = self._present([*matrix["source"].tolist(), *matrix["target"].tolist()])
-        for size in set(matrix["bytes"].tolist()):
-            checked_size(size, "a transfer")
-        routes = self.wiring.routes(connections(matrix, [0] * len(matrix) if ports is None else ports))
+        routes = self.wiring.routes(connections(matrix, ports))
         self.wiring.prepare(routes, awaited=False)
         starts = (matrix["start"] + now).astype(np.int64)
         event = self.env.event()
@@ -286,6 +296,7 @@ class Fabric:
         SimulationError
             If the program has more ranks than the cluster or other than are given, or one is not there.
         """
+        checked_program(program, Program)
         if ranks is not None:
             program = program.placed(checked_group(ranks))
             for rank in {rank for call in program.calls.kinds for rank in call.ranks}:
@@ -355,15 +366,7 @@ class Fabric:
 
         Whatever slowed them down is over. They may be faster than built; later failures slow them down again.
         """
-        try:
-            value = float(parse(rate, RATE)) if isinstance(rate, str) else float(rate)
-        except ValueError as error:
-            msg = f"a rate of {rate!r}: {error}"
-            raise SimulationError(msg) from error
-        if not value > 0 or value == float("inf"):
-            msg = f"a rate of {rate} bytes/s would have nothing arrive: give one above 0, or fail({name!r})"
-            raise SimulationError(msg)
-        self._change(name, "rate", value)
+        self._change(name, "rate", checked_rate(rate, name))
 
     def set_loss(self, name: str, bit_error_rate: float) -> None:
         """Have cables lose packets to bit errors from now on; names and errors as of `fail`.
@@ -371,10 +374,7 @@ class Fabric:
         In the flow engine they carry less by the share of the packets that is lost, and nothing waits for what is.
         Whatever had them lose packets is over; later failures have them lose more again.
         """
-        if not 0 <= bit_error_rate < 1:
-            msg = f"a bit error rate of {bit_error_rate}: give the share of wrong bits, such as 1e-9"
-            raise SimulationError(msg)
-        self._change(name, "loss", float(bit_error_rate))
+        self._change(name, "loss", checked_loss(bit_error_rate))
 
     def _change(self, name: str, what: What, value: float = float("nan")) -> None:
         now = self._present()
@@ -388,7 +388,7 @@ class Fabric:
         if self.wiring.folding is not None:
             msg = 'nothing can fail on a folded fabric, on which one rank stands for others: set folding = "off"'
             raise SimulationError(msg)
-        return find(self.platform, name)
+        return find(self.platform, checked_name(name))
 
     def _present(self, endpoints: Iterable[int] = ()) -> int:
         """Present time, ps, at which all has happened to the fabric that is due, and endpoints must be up."""

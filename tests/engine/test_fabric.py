@@ -285,6 +285,17 @@ def test_tables_do_not_grow_with_the_number_of_calls() -> None:
 # ---- mistakes -----------------------------------------------------------------------------------
 
 
+NAMES = ("source", "target", "bytes", "start")
+
+
+def _messages(count: int, **values: float) -> np.ndarray[Any, Any]:
+    """From rank 0 to rank 1, of 8 bytes now, but for `values`."""
+    made = np.zeros(count, [(name, type(values.get(name, 0))) for name in NAMES])
+    for name, value in {"target": 1, "bytes": 8, **values}.items():
+        made[name] = value
+    return made
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -327,6 +338,22 @@ def test_tables_do_not_grow_with_the_number_of_calls() -> None:
         (lambda f: f.send(0, 1, 8, latency=-5_000_000), "latency of -5000000 ps"),
         (lambda f: f.all_reduce([99], 8), "rank 99 cannot be reached"),
         (lambda f: f.reduce_scatter(range(4), 2**62), "too large"),
+        (lambda f: f.set_loss("host0-switch0", "x"), "a bit error rate of 'x': give the share of wrong bits"),
+        (lambda f: f.set_loss("host0-switch0", None), "a bit error rate of None"),
+        (lambda f: f.set_rate("host0-switch0", None), "a rate of None"),
+        (lambda f: f.fail(3), 'what fails has a name, such as "leaf0-spine1", "host3" or "gpu24", and is not 3'),
+        (lambda f: f.restore(None), "has a name, .* and is not None"),
+        (lambda f: f.replay("gpt2-medium-dp"), "a program is what fabricsim.program gives, not 'gpt2-medium-dp'"),
+        (lambda f: f.send_all([]), r"one array of records with source, target, bytes and start, not \[\]"),
+        (lambda f: f.send_all(np.zeros(2)), "one array of records"),
+        (lambda f: f.send_all(_messages(2)[["source", "target", "bytes"]]), "these lack start"),
+        (lambda f: f.send_all(_messages(2, bytes=0)), "a transfer of 0 bytes moves nothing"),
+        (lambda f: f.send_all(_messages(2, bytes=1.5)), "bytes of a message is a whole number, not 1.5"),
+        (lambda f: f.send_all(_messages(2, start=float("nan"))), "start of a message is a whole number, not nan"),
+        (lambda f: f.send_all(_messages(2, start=-5)), "a message that starts 5 ps ago"),
+        (lambda f: f.send_all(_messages(2), [1]), r"ports are one for each of 2 messages, not \[1\]"),
+        (lambda f: f.send_all(_messages(2), 7), "ports are one for each of 2 messages, not 7"),
+        (lambda f: f.send_all(_messages(2), [0, -1]), "a port is 0 to"),
     ],
 )
 def test_a_mistake_is_said_at_once_and_leaves_the_fabric_as_it_was(
@@ -336,6 +363,22 @@ def test_a_mistake_is_said_at_once_and_leaves_the_fabric_as_it_was(
     with pytest.raises(SimulationError, match=message):
         call(fabric)
     assert env.run(fabric.all_reduce(range(4), 12_500)) == pytest.approx(1.5e-6)
+
+
+def test_no_messages_are_delivered_at_once() -> None:
+    env, fabric = _fabric(ideal_scenario(4, **FAST))
+    delivered = env.run(fabric.send_all(_messages(0)))
+
+    assert (len(delivered), env.now) == (0, 0)
+
+
+def test_messages_may_be_of_any_whole_numbers() -> None:
+    times = []
+    for dtype in (np.int64, np.uint8, np.float64):
+        env, fabric = _fabric(ideal_scenario(4, **FAST))
+        times.append(env.run(fabric.send_all(_messages(2, bytes=200).astype([(n, dtype) for n in NAMES]))).tolist())
+
+    assert times[0] == times[1] == times[2]
 
 
 def test_whole_numbers_may_be_of_any_type() -> None:
