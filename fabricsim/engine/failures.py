@@ -42,6 +42,7 @@ _LEAST_ARRIVING = 0.5
 """Share of full packets that bit errors have to leave on each link: over six links one in 64 arrives then."""
 _BITS = 8
 _MOST_NAMED = 3
+_OF_JOBS = ", which ends a job (fabricsim goodput tells what that costs)"
 _OF_BIT_ERRORS = (
     "bit errors (fabric.failures) take the share of packets that they lose from the rate of a link, and no time to "
     'recover: engine = "packet" has both'
@@ -199,7 +200,8 @@ class Failures:
         if self._again > MOST_AGAIN:
             msg = (
                 f"failures came again {MOST_AGAIN:,} times within {_time(over.time)}, that of {over.target.name} last: "
-                "no more are simulated; write a longer every, mtbf or mttr, or times (fabric.failures)"
+                "no more are simulated; write a longer every, mtbf or mttr, or times (fabric.failures), and none of "
+                "which retransmission timeouts are multiples (transport.packet.minimum_timeout): each would meet it"
             )
             raise SimulationError(msg)
 
@@ -235,7 +237,7 @@ class Failures:
         self._world.take_down(new)
         self._tell_routing(now, new)
         if target.endpoints:
-            self._world.end_endpoints(target.endpoints, f"{target.name} is down since {_time(now)}")
+            self._world.end_endpoints(target.endpoints, f"{target.name} is down since {_time(now)}{_OF_JOBS}")
 
     def _bring_up(self, now: int, wires: Sequence[int]) -> None:
         """Have wires come back that no failure keeps down any more."""
@@ -324,12 +326,13 @@ class Failures:
         again += (
             "; of an RDMA queue pair 4.096 us * 2^NCCL_IB_TIMEOUT)" if timer.first == timer.longest else ", doubling)"
         )
-        known = f"{_time(self.reconvergence)} (fabric.reconvergence)"
+        said = f"{some_of(names, _MOST_NAMED)} failed: "
+        lost = f"what was lost at the end of a message is sent again after a retransmission timeout, {again}"
+        known = f"after {_time(self.reconvergence)} (fabric.reconvergence)"
+        if max(each.end - each.begin for each in hit) < self.reconvergence:
+            return f"{said}{lost}; routing would have known {known}, when all was over"
         ruled = "the timeout" if timer.first > self.reconvergence else "routing"
-        return (
-            f"{some_of(names, _MOST_NAMED)} failed: routing knows after {known}, and what was lost at the end of a "
-            f"message is sent again after a retransmission timeout, {again}; {ruled} is the longer wait"
-        )
+        return f"{said}routing knows {known}, and {lost}; {ruled} is the longer wait"
 
     def records(self, end: int) -> NDArray[np.void]:
         """List what the scenario's failures did to wires until `end` (ps), as `FAILURES` records.

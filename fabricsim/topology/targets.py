@@ -48,11 +48,16 @@ def find(platform: Platform, name: str, kind: str | None = None) -> list[FabricP
 
 
 def _hint(platform: Platform, name: str, kind: str | None) -> str:
-    """Say what is there in the place of a name."""
+    """Say what is there in the place of a name: of another kind, or under a name that is alike."""
+    if other := next((other for other, parts in _KINDS.items() if other != kind and any(parts(platform, name))), None):
+        return f"it is a {other}: write {other} = {name!r}"
     if kind == "gpu" or (kind is None and name.startswith("gpu")):
         return f"GPUs are gpu0 to gpu{platform.cluster.ranks - 1}"
-    known = [*platform.nodes, *map(_cable, platform.wires.names)]
-    return did_you_mean(name, known, f"cables are called as {known[-1]}, nodes as {known[0]}")
+    if kind is None:
+        known = [*platform.nodes, *map(_cable, platform.wires.names)]
+        return did_you_mean(name, known, f"cables are called as {known[-1]}, nodes as {known[0]}")
+    names = [part.name for part in _KINDS[kind](platform, "*")]
+    return did_you_mean(name, names, f"their names are such as {names[0]}" if names else "there is none")
 
 
 def in_both_directions(platform: Platform, part: FabricPart) -> FabricPart:

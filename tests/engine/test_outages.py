@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import simpy
 
+import fabricsim as fs
 from fabricsim import FabricsimError, SimulationError, load
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.failures import ROUTING, SUBNET_MANAGER
 from fabricsim.engine.flow.outages import Timer
 from fabricsim.results.traffic import DEMAND
+from fabricsim.topology.targets import find
 
 Process = Generator[simpy.Event, Any, None]
 
@@ -205,6 +207,28 @@ def test_what_cannot_happen_is_refused(deed: Callable[[Fabric], None], said: str
         deed(_fabric("flow", LEAVES))
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("switch", "host1", "there is no switch 'host1'; it is a host: write host = 'host1'"),
+        ("host", "spine0", "there is no host 'spine0'; it is a switch: write switch = 'spine0'"),
+        ("switch", "spin0", "did you mean 'spine0'"),
+        ("link", "xyz", "their names are such as host0-"),
+    ],
+)
+def test_a_name_of_another_kind_is_told(kind: str, name: str, said: str) -> None:
+    with pytest.raises(SimulationError, match=said):
+        find(_fabric("flow", LEAVES).platform, name, kind)
+
+
+def test_the_note_of_a_short_outage_leaves_routing_out() -> None:
+    short = [{"link": "host3-*", "from": "310ms", "until": "320ms"}]
+    notes = " ".join(fs.simulate("what-if-ring", overrides={"fabric.failures": short}).notes)
+
+    assert "sent again after a retransmission timeout" in notes
+    assert "is the longer wait" not in notes
+
+
 def test_a_folded_fabric_is_refused() -> None:
     fabric = _fabric("flow")
     fabric.wiring.folding = object()  # type: ignore[assignment]  # anything
@@ -277,7 +301,9 @@ def test_whoever_waits_for_a_gpu_that_is_gone_is_told_at_once(engine: str, name:
     for event in lost:
         event.defused = True
     fabric.env.run(until=1.1e-3)
-    assert [event.triggered and str(event.value) for event in lost] == [f"{name} is down since 1 ms"] * 3
+    assert [event.triggered and str(event.value) for event in lost] == [
+        f"{name} is down since 1 ms, which ends a job (fabricsim goodput tells what that costs)"
+    ] * 3
     assert fabric.env.run(beside) > 0
     with pytest.raises(SimulationError, match=rf"rank {gone[0]} \(host3\) cannot take part: {name} is down"):
         fabric.send(0, 3, 1)
