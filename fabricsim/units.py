@@ -154,6 +154,12 @@ def human_bytes(count: float) -> str:
     return f"{count:.4g} TiB"
 
 
+def human_count(count: int, things: str) -> str:
+    """Count things, which are named in the plural: ``human_count(1, "copies") == "1 copy"``."""
+    one = f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("s")
+    return f"{count:,} {one if count == 1 else things}"
+
+
 def human_seconds(value: float) -> str:
     """Seconds for people: ``human_seconds(0.0123) == "12.3 ms"``."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

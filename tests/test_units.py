@@ -144,3 +144,11 @@ def test_bytes_for_people(count: float, text: str) -> None:
 def test_seconds_for_people(value: float, text: str) -> None:
     assert units.human_seconds(value) == text
     assert units.seconds(round(value * units.PS_PER_S)) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("count", "things", "text"),
+    [(1, "jobs", "1 job"), (2, "jobs", "2 jobs"), (1, "copies", "1 copy"), (1234, "timeouts", "1,234 timeouts")],
+)
+def test_things_are_counted_in_words(count: int, things: str, text: str) -> None:
+    assert units.human_count(count, things) == text

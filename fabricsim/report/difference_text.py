@@ -14,7 +14,7 @@ from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.report.text import assumed_text, comparison_table
 from fabricsim.results.difference import change_of_causes
-from fabricsim.units import human_seconds
+from fabricsim.units import human_count, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -107,7 +107,7 @@ def _shares(labels: tuple[str, str], rows: Iterable[Pair]) -> Table:
 def _reasons(summary: Summary, *, fluid: bool) -> Text:
     """Total what keeps packets from flowing as a fluid would; two engines of packets have it alike."""
     counters = summary["counters"]
-    parts = [f"{counters[name]:,} {name}" for name in _REASONS if counters.get(name)]
+    parts = [human_count(counters[name], name) for name in _REASONS if counters.get(name)]
     if parts:
         return Text(f"In all: {', '.join(parts)}\n")
     why = ": what differs is how the transport starts, and how packets wait for one another" if fluid else ""

@@ -15,7 +15,7 @@ from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.pairs_text import pairs_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
-from fabricsim.units import human_bytes, human_seconds
+from fabricsim.units import human_bytes, human_count, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +150,7 @@ def headline_text(summary: Summary) -> Text:
     if "jobs" in summary:
         return _headline_of_jobs(summary, text)
     folded = f" folded to {summary['simulated_ranks']}" if "simulated_ranks" in summary else ""
-    text.append(f": {summary['ranks']} ranks{folded} over {summary['transport']}\n")
+    text.append(f": {human_count(summary['ranks'], 'ranks')}{folded} over {summary['transport']}\n")
     text.append("Iteration time ")
     text.append(human_seconds(summary["iteration_time_s"]), style="bold")
     unknown = _compute_unknown(summary)
@@ -165,7 +165,8 @@ def headline_text(summary: Summary) -> Text:
 def _headline_of_jobs(summary: Summary, text: Text) -> Text:
     """Say how long each of several jobs took."""
     jobs = summary["jobs"]
-    text.append(f": {len(jobs)} jobs on {summary['ranks']} ranks over {summary['transport']}\nIteration time ")
+    many = f"{human_count(len(jobs), 'jobs')} on {human_count(summary['ranks'], 'ranks')}"
+    text.append(f": {many} over {summary['transport']}\nIteration time ")
     for number, job in enumerate(jobs):
         text.append(f"{', ' if number else ''}{job['name']} ")
         text.append(human_seconds(job["iteration_time_s"]), style="bold")
@@ -307,7 +308,7 @@ def sizes_of(rows: Sequence[CollectiveSummary]) -> list[str]:
 def counted_text(summary: Summary | TrafficSummary) -> Text:
     """Say what the engine counted, in what time, and what would repeat the run."""
     shown = {name: count for name, count in summary["counters"].items() if count or summary["engine"] == "flow"}
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in shown.items())
+    counts = ", ".join(human_count(count, name.replace("_", " ")) for name, count in shown.items())
     wall = f" in {human_seconds(summary['wall_seconds'])}" if summary["wall_seconds"] is not None else ""
     run = f"engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
     return Text(f"{counts}{wall}\n{run}" if counts else run, style="dim")

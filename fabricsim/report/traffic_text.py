@@ -12,7 +12,7 @@ from fabricsim.report.causes_text import resources_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.report.text import counted_text
-from fabricsim.units import human_bytes, human_seconds
+from fabricsim.units import human_bytes, human_count, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,14 +63,15 @@ def comparison_text(summaries: Sequence[TrafficSummary], labels: tuple[str, Sequ
             escape(f"{busiest['kind']} {busiest['busiest']} ({100 * busiest['utilisation_max']:.1f} %)"),
         )
     one = summaries[0]
-    what = f"{one['matrix']}: {one['flow_count']:,} flows, {human_bytes(one['total_bytes'])}; times of a flow"
+    sent = f"{human_count(one['flow_count'], 'flows')}, {human_bytes(one['total_bytes'])}"
+    what = f"{one['matrix']}: {sent}; times of a flow"
     return titled(what, table)
 
 
 def _headline(summary: TrafficSummary) -> Text:
     text = Text()
     text.append(summary["matrix"], style="bold")
-    text.append(f" on {summary['name']} over {summary['transport']}: {summary['flow_count']:,} flows, ")
+    text.append(f" on {summary['name']} over {summary['transport']}: {human_count(summary['flow_count'], 'flows')}, ")
     text.append(f"{human_bytes(summary['total_bytes'])}\nMakespan ")
     text.append(human_seconds(summary["makespan_s"]), style="bold")
     text.append(", from the first start to the last delivery\n")

@@ -13,7 +13,7 @@ from fabricsim.engine.wiring import connections
 from fabricsim.results.result import JobRecord
 from fabricsim.results.traffic import DEMAND
 from fabricsim.run.traffic import PatternAmounts, connection_ports, demand, parse_size
-from fabricsim.units import PS_PER_S, human_seconds, seconds
+from fabricsim.units import PS_PER_S, human_count, human_seconds, seconds
 from fabricsim.workload.program import together
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class Stream:
 
     def note(self, end: int) -> str:
         """Say what was sent in a run until `end`, ps."""
-        what = f"traffic {self.name}: {len(self.flows)} flows, {self.flows['bytes'].sum() / 1e9:.4g} GB in all"
+        sent = f"{human_count(len(self.flows), 'flows')}, {self.flows['bytes'].sum() / 1e9:.4g} GB in all"
+        what = f"traffic {self.name}: {sent}"
         if not self.begun:
             return f"{what}, which were to begin after the jobs were done"
         if not self.rounds:

@@ -97,7 +97,7 @@ def test_jobs_are_said_by_check_and_refused_where_one_is_wanted() -> None:
     loaded = fs.load("two-jobs", ["jobs.red.ranks=0-7", "jobs.blue.ranks=8,10,12,14,9,11,13,15"])
 
     assert check(loaded)[1:] == ["red: ranks 0-7", "blue: ranks 8,10,12,14,9,11,13,15"]
-    with pytest.raises(InputError, match="there are several jobs"):
+    with pytest.raises(InputError, match="jobs are under"):
         fs.program("two-jobs")
 
 
@@ -115,7 +115,7 @@ def test_traffic_takes_its_share_of_a_link_and_is_named() -> None:
     assert wire["detail"] == "shared with traffic backup"
     longer = result.summary()["exposed_communication_s"] / quiet.summary()["exposed_communication_s"]
     assert longer == pytest.approx(3 / 2, rel=0.01)  # two channels of the ring share with one flow
-    assert any(note.startswith("traffic backup: 1 flows, 100 GB in all, which had not") for note in result.notes)
+    assert any(note.startswith("traffic backup: 1 flow, 100 GB in all, which had not") for note in result.notes)
 
 
 @pytest.mark.parametrize("engine", ["flow", "packet"])

@@ -15,7 +15,7 @@ from fabricsim.report.queues_text import why
 from fabricsim.report.text import headline_text, human_number, job_cells, parts_of, percent, sizes_of, whose_time
 from fabricsim.results.causes import LIMITS, NETWORK
 from fabricsim.results.use_over_time import held_over_time
-from fabricsim.units import human_bytes, human_seconds, seconds
+from fabricsim.units import human_bytes, human_count, human_seconds, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -214,8 +214,9 @@ def _made(summary: Summary) -> Iterator[Html]:
         yield Html("<h3>Assumed</h3>" + items(said))
     if summary["notes"]:
         yield Html("<h3>Notes</h3>" + items(summary["notes"]))
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in summary["counters"].items() if count)
-    yield paragraph(f"Engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}; {counts}.")
+    counted = [human_count(count, name.replace("_", " ")) for name, count in summary["counters"].items() if count]
+    run = f"Engine {summary['engine']}, seed {summary['seed']}, fabricsim {summary['version']}"
+    yield paragraph(f"{run}; {', '.join(counted)}.")
     yield paragraph(
         "What a value is taken from stands beside it in the output of fabricsim show; what the model leaves out, and "
         "by how much it errs, in the documentation under accuracy and validation."

@@ -20,7 +20,7 @@ from fabricsim.report.text import percent, times
 from fabricsim.results.difference import change_of_causes
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import TrafficRecord, summarise_traffic
-from fabricsim.units import human_bytes, human_seconds, seconds
+from fabricsim.units import human_bytes, human_count, human_seconds, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +95,7 @@ def _compared_row(row: Compared) -> list[object]:
 def _traffic(result: TrafficRecord) -> Iterator[Html]:
     summary = summarise_traffic(result)
     title = f"{isolated(summary['matrix'])} on {isolated(summary['name'])} over {isolated(summary['transport'])}"
-    sent = f"{summary['flow_count']:,} flows, {human_bytes(summary['total_bytes'])}, all done after "
+    sent = f"{human_count(summary['flow_count'], 'flows')}, {human_bytes(summary['total_bytes'])}, all done after "
     yield Html(f"<h1>{title}</h1>{paragraph(sent + human_seconds(summary['makespan_s']))}")
     spreads: tuple[tuple[str, Any, Any], ...] = (
         ("completion time", summary["completion_time_s"], human_seconds),
