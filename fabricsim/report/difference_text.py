@@ -79,8 +79,10 @@ def _explained(first: str, label: str, one: Summary, other: Summary) -> Text:
     most = LEAST * max(one["iteration_time_s"], other["iteration_time_s"])
     text = Text(f"{label} against {first}: ", style="bold").append(signed(whole), style="not bold")
     changed = [pair for pair in change_of_causes(one, other) if abs(pair.second - pair.first) >= most][:CHANGES]
-    said = "; ".join(f"{signed(pair.second - pair.first)} {pair.name}" for pair in changed)
-    return text.append(f" ({said})" if said else "", style="not bold")
+    said = [f"{signed(pair.second - pair.first)} {pair.name}" for pair in changed]
+    rest = whole - sum(pair.second - pair.first for pair in changed)
+    said += [f"{signed(rest)} others"] if said and abs(rest) >= most else []
+    return text.append(f" ({'; '.join(said)})" if said else "", style="not bold")
 
 
 def signed(time: float) -> str:

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import re
+from typing import cast
+
 import pytest
+from rich.console import Console
 
 from fabricsim.report import plots
-from fabricsim.report.compared import compared
+from fabricsim.report.compared import Compared, compared
+from fabricsim.report.difference_text import explained_text
 from fabricsim.report.page.writer import page
+from fabricsim.results.summary import Summary, summarise
 from fabricsim.run.pipeline import load, simulate
+from tests.reference import factory
 
 LATE = {"red": {"ranks": "0-1", "start": "1s"}, "blue": {"ranks": "2-3", "start": "2s"}}
 SMALL = {"extends": "gpt2-medium-dp", "cluster": {"hosts": 4}, "job": {"global_batch": 16, "parallelism": {"data": 2}}}
@@ -37,3 +44,26 @@ def test_jobs_that_begin_at_once_are_one_run() -> None:
 
     (group,) = compared([run, run], ["a", "b"])
     assert [(row.name, row.speed) for row in group] == [("a", 1.0), ("b", 1.0)]
+
+
+@pytest.mark.parametrize("small", [0.002, 0.02])
+def test_what_causes_change_adds_up(small: float) -> None:
+    """Three are named; what the others make is written if it is worth a word."""
+    result = factory.pipeline()
+    summary = summarise(result)
+    first = {**summary, "iteration_time_s": 1.0, "causes": [_cause(f"cause {at}", 0.1) for at in range(6)]}
+    times = [0.4, 0.3, 0.2, *[0.1 + small] * 3]
+    second = {**first, "causes": [_cause(f"cause {at}", time) for at, time in enumerate(times)]}
+    second["iteration_time_s"] = 1.0 + 0.6 + 3 * small
+    rows = [Compared(name, result, cast("Summary", each), None) for name, each in (("a", first), ("b", second))]
+    console = Console(width=200, no_color=True, highlight=False)
+    with console.capture() as capture:
+        console.print(explained_text(rows))
+
+    told = [float(number) for number in re.findall(r"([+-][\d.]+) ms", capture.get())]
+    assert told[0] == pytest.approx(sum(told[1:]))
+    assert f"; +{3 * 1000 * small:g} ms others)" in capture.get()
+
+
+def _cause(name: str, time: float) -> dict[str, object]:
+    return {"cause": name, "resource": None, "of": "rank 0", "time_s": time}
