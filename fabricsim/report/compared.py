@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fabricsim.results.summary import Summary
 
 
-class Compared(NamedTuple):
+class SideBySide(NamedTuple):
     """A row of a comparison.
 
     `name`: what it is called.
@@ -29,7 +29,7 @@ class Compared(NamedTuple):
     speed: float | None
 
 
-def compared(results: Sequence[RunRecord], names: Sequence[str]) -> list[list[Compared]]:
+def compared(results: Sequence[RunRecord], names: Sequence[str]) -> list[list[SideBySide]]:
     """Put runs side by side; if jobs begin later than the run, each job by itself, from its own start.
 
     `names`: of the runs.
@@ -37,7 +37,7 @@ def compared(results: Sequence[RunRecord], names: Sequence[str]) -> list[list[Co
     """
     if not any(job.start for result in results for job in result.jobs):
         speeds = speed_ups(results)
-        return [[Compared(*row) for row in zip(names, results, map(summarise, results), speeds, strict=True)]]
+        return [[SideBySide(*row) for row in zip(names, results, map(summarise, results), speeds, strict=True)]]
     groups = []
     for name in dict.fromkeys(job.name for result in results for job in result.jobs):
         some = [
@@ -49,7 +49,7 @@ def compared(results: Sequence[RunRecord], names: Sequence[str]) -> list[list[Co
         speeds = speed_ups([of_job(result, job) for _, result, job in some], name)
         groups.append(
             [
-                Compared(label, of_job(result, job), summarise_job(result, job), speed)
+                SideBySide(label, of_job(result, job), summarise_job(result, job), speed)
                 for (label, result, job), speed in zip(some, speeds, strict=True)
             ]
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from fabricsim.report.compared import Compared
+    from fabricsim.report.compared import SideBySide
     from fabricsim.results.difference import Difference, Pair
     from fabricsim.results.result import RunRecord
     from fabricsim.results.summary import Summary
@@ -69,7 +69,7 @@ def comparison_text(results: Sequence[RunRecord], labels: tuple[str, Sequence[st
     return [table, *([] if labels is None else map(explained_text, groups)), assumed_text(summaries)]
 
 
-def explained_text(rows: Sequence[Compared]) -> RenderableType:
+def explained_text(rows: Sequence[SideBySide]) -> RenderableType:
     """Say of each run but the first which causes make it slower or faster than that."""
     return Group(*(_explained(rows[0].name, row.name, rows[0].summary, row.summary) for row in rows[1:]))
 

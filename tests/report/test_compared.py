@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from fabricsim.report import plots
-from fabricsim.report.compared import Compared, compared
+from fabricsim.report.compared import SideBySide, compared
 from fabricsim.report.difference_text import explained_text
 from fabricsim.report.page.writer import page
 from fabricsim.results.summary import Summary, summarise
@@ -55,7 +55,7 @@ def test_what_causes_change_adds_up(small: float) -> None:
     times = [0.4, 0.3, 0.2, *[0.1 + small] * 3]
     second = {**first, "causes": [_cause(f"cause {at}", time) for at, time in enumerate(times)]}
     second["iteration_time_s"] = 1.0 + 0.6 + 3 * small
-    rows = [Compared(name, result, cast("Summary", each), None) for name, each in (("a", first), ("b", second))]
+    rows = [SideBySide(name, result, cast("Summary", each), None) for name, each in (("a", first), ("b", second))]
     console = Console(width=200, no_color=True, highlight=False)
     with console.capture() as capture:
         console.print(explained_text(rows))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from fabricsim.report.compared import Compared
+    from fabricsim.report.compared import SideBySide
     from fabricsim.results.result import RunRecord
 
 
@@ -71,7 +71,7 @@ def _side_by_side(files: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[H
     yield Html(f'<p class="faint">From here on: {isolated(names[0])}, the first result.</p>')
 
 
-def _differing(first: Compared, other: Compared) -> Html:
+def _differing(first: SideBySide, other: SideBySide) -> Html:
     changes = [pair for pair in change_of_causes(first.summary, other.summary) if pair.first != pair.second][:ROWS]
     cells = [
         [pair.name, human_seconds(pair.first), human_seconds(pair.second), signed(pair.second - pair.first)]
@@ -81,7 +81,7 @@ def _differing(first: Compared, other: Compared) -> Html:
     return table(title, ["Cause", first.name, other.name, "Difference"], cells)
 
 
-def _compared_row(row: Compared) -> list[object]:
+def _compared_row(row: SideBySide) -> list[object]:
     summary = row.summary
     time, rates = summary["iteration_time_s"], summary.get("throughput")
     breakdown, first = summary["breakdown_s"], summary["causes"][0]
