@@ -77,3 +77,14 @@ def test_pictures_and_tables_take_no_place_of_inputs_either(fabricsim: Fabricsim
     Path("index.csv").rename("comparison.png")
     links = 'fabric.links="comparison.png"'
     assert refused(fabricsim, "compare", "top.toml", "--set", links, "--set", "seed=1,2", "-o", ".").endswith(lost)
+
+
+@pytest.mark.usefixtures("named")
+def test_parts_of_a_sweep_draw_no_pictures(fabricsim: Fabricsim) -> None:
+    Path("study.toml").write_text('scenario = "base.toml"\ngrid.seed = [1, 2]\n', encoding="utf-8")
+    common = ("sweep", "study.toml", "-o", "made", "--resume", "--workers", "1")
+    for part in ("1/2", "2/2"):
+        assert fabricsim(*common, "--shard", part)[0] == 0
+    assert not [*Path("made").glob("*.png")]
+    assert fabricsim(*common)[0] == 0
+    assert [file.name for file in Path("made").glob("*.png")] == ["picture-1.png"]
