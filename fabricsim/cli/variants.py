@@ -30,7 +30,7 @@ class Axis(NamedTuple):
 
 
 def split(text: str) -> list[str]:
-    """Split at commas outside of brackets and quotes; each value once, in order."""
+    """Split at commas outside of brackets and quotes."""
     parts, depth, quote = [""], 0, ""
     for letter in text:
         depth += (letter in _OPENING) - (letter in _CLOSING) if not quote else 0
@@ -40,7 +40,7 @@ def split(text: str) -> list[str]:
             parts.append("")
         else:
             parts[-1] += letter
-    return list(dict.fromkeys(part.strip() for part in parts))
+    return [part.strip() for part in parts]
 
 
 def axes(
@@ -56,7 +56,11 @@ def axes(
     fixed = []
     for text in settings:
         key, equals, value = text.partition("=")
-        values = split(value)
+        parts = split(value)
+        values = list(dict.fromkeys(parts))
+        if len(parts) > 1 and len(values) == 1 and equals:
+            msg = f"--set {text}: names one value only, {len(parts)} times; give different ones"
+            raise InputError(msg)
         if len(values) == 1 or not equals:
             fixed.append(text)
         else:
@@ -111,6 +115,7 @@ def variants(scenarios: Sequence[str], found: Sequence[Axis], fixed: Sequence[st
     if len(every) == 1 and not any(axis.name != "engine" for axis in found):
         msg = "there is nothing to compare; give --transport A,B, --fabric A,B, --engine flow,packet, "
         msg += "--set key=a,b or several scenarios"
+        msg += f" (--set {fixed[-1]} gives one value)" if fixed else ""
         raise InputError(msg)
     return " and ".join([*named, *(axis.name for axis in several)]) or found[0].name, every
 

@@ -73,7 +73,7 @@ class PairsSummary(TypedDict):
     """Traffic between pairs of ranks (ordered: there and back are two).
 
     ``pairs_for_90_percent`` is the share of all pairs that carries 90 % of the bytes. ``bytes`` has them by dimension
-    and distance, in ``DISTANCES``.
+    and distance, in ``DISTANCES``. ``busiest`` leaves out shares of less than one pair.
     """
 
     ranks: int
@@ -101,7 +101,7 @@ def summarise_pairs(pairs: Pairs) -> PairsSummary:
         "ranks_per_domain": pairs.domain,
         "pairs": count,
         "pairs_without_traffic": 1 - len(carried) / count if count else 1.0,
-        "busiest": [_busiest(share, ordered, count) for share in SHARES_OF_PAIRS],
+        "busiest": [_busiest(share, ordered, count) for share in SHARES_OF_PAIRS if int(share * count)],
         "pairs_for_90_percent": needed / count if count else 0.0,
         "total_bytes": total,
         "in_network_bytes": pairs.in_network,
@@ -113,5 +113,5 @@ def summarise_pairs(pairs: Pairs) -> PairsSummary:
 
 
 def _busiest(share: float, ordered: NDArray[np.int64], count: int) -> BusiestPairs:
-    few = min(int(share * count), len(ordered))
+    few = min(int(share * count), len(ordered))  # there is one pair at least
     return {"share_of_pairs": share, "share_of_bytes": float(ordered[few - 1] / ordered[-1]) if few else 0.0}

@@ -59,7 +59,9 @@ def explain(
         path = tuple(key for key in detail["loc"] if key != _MAP_KEY)
         keys = _walk(path, model)[0]
         follows = detail["type"] == "default_factory_not_called"  # of a key that is itself wrong, and said
-        if follows or (detail["type"] == "missing" and is_within(keys[:-1], broken)):
+        lacking = keys[:-1] if detail["type"] == "missing" else keys
+        absent = detail["type"] in {"missing", "union_tag_not_found"} and is_within(lacking, broken)
+        if follows or absent:
             continue
         if detail["type"].startswith("union_tag"):
             detail, keys = _choice(detail, path, model)  # noqa: PLW2901  said of the key that chooses

@@ -22,7 +22,7 @@ SMALL = (*QUICK, "--set", "job.global_batch=16")
         ("[1,2],[3]", ["[1,2]", "[3]"]),
         ('"0,8,1","0-2"', ['"0,8,1"', '"0-2"']),
         ("{a = 1, b = '},'}", ["{a = 1, b = '},'}"]),
-        ("a,a,b", ["a", "b"]),
+        ("a,a,b", ["a", "a", "b"]),
         ("", [""]),
     ],
 )
@@ -42,6 +42,17 @@ def test_variants_are_all_combinations_with_the_last_axis_first() -> None:
     ]
     assert len(every) == 8
     assert every[-1].settings == ("seed=1", "fabric=two-tier", "transport=rdma-100g", "job.micro_batch=8")
+
+
+def test_values_of_a_setting_count_once_and_one_value_is_no_comparison(fabricsim: Fabricsim) -> None:
+    (axis,), _ = axes([], [], [], ["seed=1,2,1"])
+    assert [label for label, _ in axis.values] == ["1", "2"]
+
+    code, _, err = fabricsim("compare", "two-jobs", "--set", "seed=1,1")
+    assert (code, err) == (2, "fabricsim: --set seed=1,1: names one value only, 2 times; give different ones\n")
+    code, _, err = fabricsim("compare", "two-jobs", "--set", "seed=")
+    assert code == 2
+    assert err.endswith("or several scenarios (--set seed= gives one value)\n")
 
 
 def test_a_fabric_is_a_preset_a_file_a_topology_or_that_of_a_scenario() -> None:

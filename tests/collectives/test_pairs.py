@@ -76,6 +76,14 @@ def test_what_switches_reduce_goes_between_no_ranks() -> None:
     assert summarise_pairs(pairs)["pairs_without_traffic"] == 1
 
 
+def test_shares_of_less_than_a_pair_are_left_out() -> None:
+    summary = summarise_pairs(pairs_of(load("gpt2-medium-dp")))
+
+    assert summary["pairs"] == 56
+    assert summary["busiest"]
+    assert all(each["share_of_pairs"] * 56 >= 1 and each["share_of_bytes"] > 0 for each in summary["busiest"])
+
+
 @pytest.mark.slow
 def test_summary_says_how_far_bytes_go_and_who_carries_most() -> None:
     pairs = pairs_of(load("gpt3-175b"))

@@ -115,6 +115,12 @@ def test_checks_across_tables_run_as_far_as_the_good_values_go() -> None:
     assert {mistake.key for mistake in error.mistakes} == {"job.parallelism", "job.micro_batch", "seed"}
 
 
+def test_a_preset_that_is_not_there_is_the_only_mistake() -> None:
+    error = _refusal(Path("gpt2-medium-dp"), "fabric=two-teir")
+
+    assert [(mistake.key, mistake.way_out) for mistake in error.mistakes] == [("fabric", "did you mean 'two-tier'?")]
+
+
 def test_a_misspelt_key_is_not_taken_as_left_out(tmp_path: Path) -> None:
     file = tmp_path / "typo.toml"
     file.write_text('extends = "gpt2-xl-dp-16"\n', encoding="utf-8")

@@ -14,7 +14,7 @@ from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.variation import stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from fabricsim.scenario.swept import Sample, SweptScenario
 
@@ -46,6 +46,8 @@ def points(sweep: SweptScenario) -> list[dict[str, Any]]:
     """
     grid = {key: _values(f"grid.{key}", value) for key, value in flat(sweep.grid).items()}
     listed = [flat(point) for point in sweep.points] or [{}]
+    for place, values in (*((f"grid.{key}", values) for key, values in grid.items()), ("points", listed)):
+        _refuse_twice(place, values)
     drawn = [{}] if sweep.sample is None else _drawn(sweep.sample)
     count = math.prod([*map(len, grid.values()), len(listed), len(drawn)])
     if count > MOST:
@@ -66,6 +68,16 @@ def points(sweep: SweptScenario) -> list[dict[str, Any]]:
         msg = "nothing is varied: give keys with several values in [grid], in [[points]] or in [sample]"
         raise InputError(msg)
     return every
+
+
+def _refuse_twice(place: str, values: Sequence[Any]) -> None:
+    """Refuse values of which one is there twice, which would be the same run."""
+    seen: dict[str, int] = {}
+    for number, value in enumerate(values):
+        if (first := seen.setdefault(repr(value), number)) != number:
+            what = show(value) if not isinstance(value, dict) else "what is written"
+            msg = f"{place}[{number}]: {what} is there already, as {place}[{first}]; take one out"
+            raise InputError(msg)
 
 
 def _values(place: str, value: object) -> list[Any]:

@@ -75,6 +75,8 @@ def test_a_key_more_leaves_the_others_as_drawn() -> None:
         ({"grid": {"a": {"from": 0, "to": 1, "step": 1e-9}}}, "more than"),
         ({"grid": {"a": list(range(1000)), "b": list(range(1000))}}, "1,000,000 runs"),
         ({"grid": {"a": [1]}, "points": [{"a": 2}]}, "varied twice"),
+        ({"grid": {"a": [1, 2, 1]}}, r"grid\.a\[2\]: 1 is there already, as grid\.a\[0\]; take one out"),
+        ({"points": [{"a": 2, "b": 1}, {"a": 2, "b": 1}]}, r"points\[1\]: what is written is there already"),
         ({"sample": {"count": 3, "keys": {"a": {"from": 0, "to": 1, "step": 1}}}}, "no effect"),
     ],
 )
