@@ -98,12 +98,14 @@ class ScenarioError(InputError):
     ----------
     mistakes
         At least one.
+    place
+        What has them, for people.
     """
 
-    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+    def __init__(self, mistakes: Sequence[Mistake], place: str = "the scenario") -> None:
         self.mistakes = tuple(mistakes)
         count = len(self.mistakes)
-        head = "1 mistake in the scenario" if count == 1 else f"{count} mistakes in the scenario"
+        head = f"1 mistake in {place}" if count == 1 else f"{count} mistakes in {place}"
         super().__init__("\n".join([f"{head}:", *_listed(self.mistakes)]))
 
 

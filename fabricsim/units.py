@@ -156,7 +156,7 @@ def human_bytes(count: float) -> str:
 
 def human_count(count: int, things: str) -> str:
     """Count things, which are named in the plural: ``human_count(1, "copies") == "1 copy"``."""
-    one = f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("s")
+    one = f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("es" if things.endswith("ches") else "s")
     return f"{count:,} {one if count == 1 else things}"
 
 

@@ -148,7 +148,13 @@ def test_seconds_for_people(value: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "things", "text"),
-    [(1, "jobs", "1 job"), (2, "jobs", "2 jobs"), (1, "copies", "1 copy"), (1234, "timeouts", "1,234 timeouts")],
+    [
+        (1, "jobs", "1 job"),
+        (2, "jobs", "2 jobs"),
+        (1, "copies", "1 copy"),
+        (1, "switches", "1 switch"),
+        (1234, "timeouts", "1,234 timeouts"),
+    ],
 )
 def test_things_are_counted_in_words(count: int, things: str, text: str) -> None:
     assert units.human_count(count, things) == text

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
+from fabricsim.units import human_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,7 +49,8 @@ def _rate(gbps: float | None) -> str:
 def headline(found: Inventory) -> str:
     """Say it in a line."""
     count, cables = sum(kind["count"] for kind in found.switches), sum(kind["count"] for kind in found.cables)
-    said = [f"{found.nics:,} NICs, {count:,} switches, {cables:,} cables"]
+    numbers = human_count(found.nics, "NICs"), human_count(count, "switches"), human_count(cables, "cables")
+    said = [", ".join(numbers)]
     if found.bisection is not None and found.injection:
         share = found.bisection / found.injection
         said.append(f"bisection {found.bisection / 1000:.4g} Tb/s, {share:.0%} of what half of the NICs send")
@@ -56,7 +58,7 @@ def headline(found: Inventory) -> str:
         said.append("not all NICs are joined")
     elif found.diameter is not None:
         inside = " (those inside hosts included)" if found.inside else ""
-        said.append(f"at most {found.diameter} switches{inside} between two NICs")
+        said.append(f"at most {human_count(found.diameter, 'switches')}{inside} between two NICs")
     return "; ".join(said)
 
 

@@ -27,7 +27,7 @@ from fabricsim.results.result import LinkRecord
 from fabricsim.results.traffic import Matrix, ResourceUse
 from fabricsim.run.result import TrafficResult
 from fabricsim.scenario import library
-from fabricsim.scenario.source import exists
+from fabricsim.scenario.source import exists, is_result
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.traffic import load_sizes
 from fabricsim.transports import flow_model
@@ -59,6 +59,9 @@ def read(name: str) -> Matrix | None:
     if not there:
         hint = did_you_mean(name, PATTERNS, f"patterns are {', '.join(PATTERNS)}")
         msg = f"{name}: there is no such file or pattern; {hint}"
+        raise InputError(msg)
+    if is_result(Path(name)):
+        msg = f"{name}: is a result, not a traffic matrix; fabricsim report and fabricsim plot read results"
         raise InputError(msg)
     return files.read(name)
 

@@ -38,7 +38,11 @@ def graded(table: TreeNode) -> TreeNode:
     if said is None:
         return table
     rest = table.without({KEY})
+    met: dict[str, str] = {}
     for grade, path in _said(said):
+        if met.setdefault(path, grade) != grade:
+            msg = f"{said.where}: {KEY}: {path!r} is under {met[path]} and {grade}; leave it under one of them"
+            raise InputError(msg)
         rest = _marked(rest, path.split("."), grade, f"{said.where}: {KEY}: {path!r}")
     return rest
 

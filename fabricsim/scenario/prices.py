@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from fabricsim.errors import InputError
 from fabricsim.scenario import library
@@ -15,10 +16,19 @@ from fabricsim.scenario.base import Spec
 from fabricsim.scenario.model import Positive
 from fabricsim.scenario.quantity import Length, Rate
 from fabricsim.scenario.source import parse, read_text
-from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.validated import validated
 
 Medium = Literal["copper", "SR", "DR", "FR", "LR", "coherent"]
+
+
+def _checked_date(text: str) -> str:
+    if not re.fullmatch(r"\d{4}(-\d\d){0,2}", text, re.ASCII):
+        msg = f"{show(text)} is no date; write it like 2024-08"
+        raise ValueError(msg)
+    return text
+
+
 _Amount = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
@@ -28,7 +38,7 @@ class Price(Spec):
     cost: _Amount
     power: _Amount
     source: Annotated[str, Field(min_length=1)]
-    date: Annotated[str, Field(pattern=r"^\d{4}(-\d\d){0,2}$")]
+    date: Annotated[str, AfterValidator(_checked_date)]
     certainty: Literal["E", "T", "U"]
 
 
@@ -116,6 +126,9 @@ def read_prices(given: str) -> PriceList:
     Raises InputError if there is none, ScenarioError if it has mistakes.
     """
     path = Path(given)
+    if path.is_dir() and given not in library.names("prices"):
+        msg = f"prices {given}: is a folder; name the TOML file in it"
+        raise InputError(msg)
     if not path.is_file():
         if given not in library.names("prices"):
             known = library.names("prices")
@@ -123,4 +136,4 @@ def read_prices(given: str) -> PriceList:
             msg = f"prices {given}: there is no such file or list; {hint}"
             raise InputError(msg)
         path = library.path("prices", given)
-    return validated(parse(read_text(path), str(path)), PriceList)
+    return validated(parse(read_text(path), str(path)), PriceList, "the price list")

@@ -58,6 +58,15 @@ def read_text(path: Path, label: str = "") -> str:
         raise InputError(msg) from error
 
 
+def is_result(path: Path) -> bool:
+    """Whether a file is HDF5, as results are."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_HDF5)) == _HDF5
+    except (OSError, ValueError):  # whoever reads it says why
+        return False
+
+
 def not_a_file(path: Path, in_directory: str = "") -> str:
     """Say why a path is no regular file; empty if it is one. `in_directory` is added for a directory."""
     try:

@@ -12,7 +12,7 @@ from fabricsim.scenario.explain import spec_at
 from fabricsim.scenario.include import INCLUDABLE, Includer, anchored, is_file_name, names_to_includes
 from fabricsim.scenario.load import resolved_tree
 from fabricsim.scenario.scenario import Scenario
-from fabricsim.scenario.source import parse, read_text
+from fabricsim.scenario.source import exists, parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.tree import TreeNode, plain
 
@@ -54,6 +54,10 @@ def _find(name: str) -> tuple[str, Path | str]:
     kinds = [kind for kind in library.KINDS if short in library.names(kind) and folder in {"", kind}]
     if len(kinds) > 1:
         msg = f"there are several presets {short!r}; name one of {', '.join(f'{kind}/{short}' for kind in kinds)}"
+        raise InputError(msg)
+    if not kinds and exists(file):
+        read_text(file, name)  # which says what a result, a folder or the like is
+        msg = f"{name}: is no TOML file; a scenario or preset has a name that ends in .toml"
         raise InputError(msg)
     if not kinds:
         known = [preset for kind in library.KINDS for preset in library.names(kind)]

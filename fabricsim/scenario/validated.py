@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Spec)
 
 
-def validated(tree: TreeNode, model: type[S]) -> S:
-    """Make a table into its model. Raises ScenarioError with the place of each mistake."""
+def validated(tree: TreeNode, model: type[S], what: str) -> S:
+    """Make a table, which people call `what`, into its model. Raises ScenarioError with the place of each mistake."""
     try:
         return model.model_validate(plain(tree))
     except ValidationError as error:
@@ -27,4 +27,4 @@ def validated(tree: TreeNode, model: type[S]) -> S:
             parts = one.key.replace("[", ".").replace("]", "").split(".")
             key = tuple(int(part) if part.isdecimal() else part for part in parts)
             mistakes.append(Mistake(one.key, one.problem, one.way_out, where(tree, key)))
-        raise ScenarioError(mistakes) from error
+        raise ScenarioError(mistakes, what) from error

@@ -667,3 +667,30 @@ def test_what_is_read_is_not_replaced(fabricsim: Fabricsim, tmp_path: Path, comm
 
     assert (code, (tmp_path / "input").read_text(encoding="utf-8")) == (2, "captured")
     assert f"-o {command[-1]}: " in err
+
+
+def test_files_of_other_kinds_are_called_by_what_they_are(fabricsim: Fabricsim, result: Path) -> None:
+    told = "is a result, not a"
+    Path("sub").mkdir()
+    Path("notes.txt").write_text("hello", encoding="utf-8")
+
+    assert refused(fabricsim, "traffic", result.name).startswith(f"{result.name}: {told} traffic matrix; ")
+    assert refused(fabricsim, "show", f"./{result.name}").startswith(f"./{result.name}: {told} scenario; ")
+    assert refused(fabricsim, "show", "./notes.txt").startswith("./notes.txt: is no TOML file; ")
+    prices = refused(fabricsim, "topology", "rail-only", "--prices", "sub")
+    assert prices == "prices sub: is a folder; name the TOML file in it"
+
+
+def test_mistakes_say_what_has_them(fabricsim: Fabricsim, tmp_path: Path) -> None:
+    price = 'ports = 64\nrate = "400Gbps"\ncost = 1\npower = 1\nsource = "x"\ndate = "soon"\ncertainty = "U"\n'
+    (tmp_path / "p.toml").write_text(f'name = "p"\n[[switch]]\n{price}', encoding="utf-8")
+    (tmp_path / "s.toml").write_text('scenario = "rail-only"\ngird.seed = [1]\n', encoding="utf-8")
+    gpu = 'include = "a100-sxm-80gb"\nname = "g"\n[certainty]\nE = ["name"]\nT = ["name"]\n'
+    (tmp_path / "g.toml").write_text(gpu, encoding="utf-8")
+
+    message = refused(fabricsim, "topology", "rail-only", "--prices", "p.toml")
+    assert message.startswith("1 mistake in the price list:\n")
+    assert message.endswith("'soon' is no date (write it like 2024-08)")
+    assert refused(fabricsim, "sweep", "s.toml").startswith("1 mistake in the sweep:\n")
+    message = refused(fabricsim, "check", "gpt2-medium-dp", "--set", "cluster.gpu=g.toml")
+    assert "certainty: 'name' is under E and T; leave it under one of them" in message

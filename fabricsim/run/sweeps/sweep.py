@@ -151,7 +151,7 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
     else:
         path = Path(study)
         tree, folder, name = parse(read_text(path), str(study)), path.parent, path.stem
-    written = validated(tree, SweptScenario)
+    written = validated(tree, SweptScenario, "the sweep")
     if settings:
         written = written.model_copy(update={"settings": {**flat(written.settings), **settings}})
     if len(given := [kind for kind in _KINDS if getattr(written, kind) is not None]) > 1:
