@@ -451,7 +451,7 @@ def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_simulation")
 def test_goodput_is_of_one_job(fabricsim: Fabricsim) -> None:
-    assert "there are several jobs, and one is wanted" in refused(fabricsim, "goodput", "two-jobs")
+    assert "jobs are under [jobs], and one [job] is wanted" in refused(fabricsim, "goodput", "two-jobs")
     message = refused(fabricsim, "goodput", "gpt2-medium-dp", "--interval", "1ms")
     assert message.startswith("--interval: unit 'ms' is not a time (units are s, min, h, d); write it like")
 
