@@ -134,7 +134,8 @@ class Completions:
         if stuck == 0:
             return
         msg = (
-            f"nothing can happen any more, yet {stuck} jobs or messages are not done{self._stuck_ranks()}: "
+            f"nothing can happen any more, yet {stuck} of all jobs and messages {'is' if stuck == 1 else 'are'} not done"
+            f"{self._stuck_ranks()}: "
             "they wait for one another, or their rate is too small for the clock"
         )
         msg = self._world.explain() or msg

@@ -12,7 +12,7 @@ from fabricsim.results.breakdown import critical_rank, marked_ranks
 from fabricsim.results.critical_path import critical_path
 from fabricsim.results.resources import tier
 from fabricsim.results.result import Rest
-from fabricsim.units import human_seconds, seconds
+from fabricsim.units import human_count, human_seconds, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -202,7 +202,7 @@ def _detail(result: RunRecord, cause: str, parts: list[_Part], limit: int) -> st
     counted = [
         (result.counters.get(name, 0), name) for name in ("timeouts", "retransmissions", "drops", "errors", "pauses")
     ]
-    told = [f"{count:,} {name}" for count, name in counted if count]
+    told = [human_count(count, name) for count, name in counted if count]
     cables = result.resolved.get("fabric", {}).get("cables", {})
     lossy = [f"{name} loses packets" for name, cable in cables.items() if cable.get("bit_error_rate")]
     return ", ".join([*lossy, *told])

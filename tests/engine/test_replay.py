@@ -178,7 +178,7 @@ def test_calls_joined_in_opposite_orders_are_a_deadlock() -> None:
     replay = Fabric(env, ideal_scenario(2)).replay(builder.build())
     with pytest.raises(
         SimulationError,
-        match=r"yet 1 jobs or messages are not done \(ranks 0, 1; rank 0 has done \d of \d operations\)",
+        match=r"yet 1 of all jobs and messages is not done \(ranks 0, 1; rank 0 has done \d of \d operations\)",
     ):
         env.run(replay)
 

@@ -79,7 +79,8 @@ def counted(network: Network) -> FabricSize:
 
 
 def test_all_topologies_are_here() -> None:
-    assert set(SHAPES) | {"file"} == set(TOPOLOGIES.all())
+    ours = {name for name in TOPOLOGIES.all() if not name.endswith(".py")}  # other tests of this process have files
+    assert set(SHAPES) | {"file"} == ours
 
 
 @pytest.mark.slow
