@@ -133,9 +133,9 @@ class Completions:
         stuck = len(self._jobs) + len(self._messages) + len(self._batches)
         if stuck == 0:
             return
+        some = f"{stuck} of all jobs and messages {'is' if stuck == 1 else 'are'}"
         msg = (
-            f"nothing can happen any more, yet {stuck} of all jobs and messages {'is' if stuck == 1 else 'are'} not done"
-            f"{self._stuck_ranks()}: "
+            f"nothing can happen any more, yet {some} not done{self._stuck_ranks()}: "
             "they wait for one another, or their rate is too small for the clock"
         )
         msg = self._world.explain() or msg
