@@ -227,7 +227,12 @@ def test_edges_have_quantities_or_the_numbers_of_cable_files(edge: dict[str, obj
 
 @pytest.mark.parametrize(
     ("edge", "said"),
-    [({"gbps": -1, "delay_ns": 5}, "is negative"), ({"gbps": 1, "delay_ns": "x"}, "edge"), ({"gbps": 1}, "no delay")],
+    [
+        ({"gbps": -1, "delay_ns": 5}, "is negative"),
+        ({"gbps": 1, "delay_ns": "x"}, "edge"),
+        ({"gbps": 1}, "no delay"),
+        ({"gbps": 1, "rate": "10Gbps", "delay_ns": 5}, "has both gbps and rate; take one out"),
+    ],
 )
 def test_numbers_of_edges_that_no_cable_has_are_refused(edge: dict[str, object], said: str, tmp_path: Path) -> None:
     with pytest.raises(fs.InputError, match=said):

@@ -91,7 +91,7 @@ def calibrate(  # noqa: PLR0913  one parameter per option
 
     if output is not None:
         preset.check_target(output)
-    common.check_output_file(output, *logs, cluster, transport, gpu, collectives)
+    common.check_output_file(output, *map(Path, logs), cluster, transport, gpu, collectives)
     if are_kernel_traces(logs):
         given: dict[str, object] = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
         given |= {"halves": halves is not None, "test": test, "collectives": collectives, "set": settings}

@@ -348,14 +348,14 @@ def check_output_file(file: Path | None, *inputs: str | Path | None) -> None:
     """Find out before a long run whether its result can be written.
 
     `file`: what ``-o`` gave, if anything.
-    `inputs`: what is read besides: files, folders or names.
+    `inputs`: what is read besides: files, folders of traces, or names, of which a folder of that name is none.
     Raises InputError if something else than a file is in the way, it is one of the inputs or in one, or the folder is
         missing or read-only.
     """
     if file is None:
         return
     problem = _in_the_way_of_a_file(file)
-    if not problem and any(_holds(Path(each), file) for each in inputs if each is not None):
+    if not problem and any(_holds(each, file) for each in inputs if each is not None):
         problem = "is what is read, and would be lost; name another file"
     if problem:
         msg = f"-o {file}: {problem}"
@@ -385,10 +385,12 @@ def _in_the_way_of_a_file(file: Path) -> str:
         return f"cannot be a file: {error.strerror}"
 
 
-def _holds(given: Path, file: Path) -> bool:
-    """Whether a file that is there is what was given, or within it."""
+def _holds(given: str | Path, file: Path) -> bool:
+    """Whether a file that is there is what was given, or within that, if it is the path of a folder."""
+    path = Path(given)
     try:
-        return file.exists() and given.exists() and file.resolve().is_relative_to(given.resolve())
+        read = path.is_file() or (isinstance(given, Path) and path.is_dir())
+        return read and file.exists() and file.resolve().is_relative_to(path.resolve())
     except OSError:  # such as a name that is too long
         return False
 

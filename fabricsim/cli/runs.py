@@ -202,7 +202,8 @@ def _replays(
     transports = [None] if chosen["transport"] is None else _transports(chosen["transport"])
     rebuilt, form = rebuilt_from([Path(trace) for trace in traces], rebuilding)
     loaded = [load_on(each, rebuilt, via, chosen["engine"], settings) for each in fabrics for via in transports]
-    common.check_output_files(output, [_COMPARISON], *traces, *(file for each in loaded for file in each.files))
+    read = *map(Path, traces), *(file for each in loaded for file in each.files)
+    common.check_output_files(output, [_COMPARISON], *read)
     return [replay_on(each, rebuilt, form) for each in loaded]
 
 

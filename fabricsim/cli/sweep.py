@@ -13,6 +13,7 @@ import typer
 
 from fabricsim.cli import common
 from fabricsim.errors import InputError
+from fabricsim.units import human_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +60,8 @@ def sweep(  # noqa: PLR0913  one parameter per option
     part = None if shard is None else sweeps.Shard.parse(shard)
     found = sweeps.read(study, dict(map(read_setting, settings or [])))
     folder = output or Path(found.name)
-    common.check_output_files(folder, ["index.csv", "picture-1.png"], study, *found.inputs())
+    written = ["index.csv", "picture-1.png"] if part is None else [f"{sweeps.index_of(part)}.csv"]
+    common.check_output_files(folder, written, study, *found.inputs())
     began = time.monotonic()
     with reporting(f"{len(found.points):,} runs of {found.name}") as report:
         result = sweeps.run(
@@ -139,9 +141,8 @@ def _finish(result: SweepResult, took: float, *, as_json: bool) -> None:
         varied = list(dict.fromkeys(key for point in result.sweep.points for key in point))
         common.show(*swept_text(result.rows, varied))
     more = f", {state.known:,} were there" if state.known else ""
-    common.note(
-        f"{state.done:,} runs in {took:.1f} s: {state.done - state.failed:,} done, {state.failed:,} failed{more}"
-    )
+    ended = f"{state.done - state.failed:,} done, {state.failed:,} failed"
+    common.note(f"{human_count(state.done, 'runs')} in {took:.1f} s: {ended}{more}")
     if len(failures) == len(result.rows):
         msg = f"every run failed; the first: {failures[0]['error']}"
         raise InputError(msg)

@@ -115,6 +115,7 @@ class Failures:
         self._losses: InForce[float] = InForce()  # bit error rates of wires
         self.intact = True
         self._drawn: list[_Drawn] = []
+        self._recorded: tuple[int, NDArray[np.void]] | None = None  # up to when, and what
         self.outages: list[Outage] = []
         self._begins: dict[int, int] = {}  # when the first of each of the scenario's failures begins
         self._open: dict[int, list[int]] = {}  # outages of each wire that have not ended, by their place
@@ -339,15 +340,20 @@ class Failures:
 
         A wire that is to be no slower than as built is left out.
         """
-        built = self.platform.wires.rate.tolist()
-        rows = [
-            (failure, wire, begin, min(until, end), rate / built[wire])
-            for failure, wires, begin, until, rate in self._drawn
-            if begin < end
-            for wire in wires
-            if rate < built[wire]
-        ]
-        return np.array(rows, FAILURES.record)
+        if self._recorded is None or self._recorded[0] != end:
+            self._recorded = end, self._records(end)
+        return self._recorded[1]
+
+    def _records(self, end: int) -> NDArray[np.void]:
+        drawn = [each for each in self._drawn if each.begin < end]
+        times = [len(each.wires) for each in drawn]
+        table = np.zeros(sum(times), FAILURES.record)
+        table["link"] = np.fromiter(chain.from_iterable(each.wires for each in drawn), np.int64, sum(times))
+        told = [(each.failure, each.begin, min(each.end, end), each.rate) for each in drawn]
+        for name, values in zip(("failure", "start", "end", "share"), zip(*told, strict=True), strict=False):
+            table[name] = np.repeat(values, times)
+        table["share"] /= self.platform.wires.rate[table["link"]]
+        return table[table["share"] < 1]
 
     def ends_of(self, routes: Iterable[int]) -> list[tuple[int, int]]:
         """Source and target of some routes."""

@@ -39,6 +39,15 @@ class _Calls(NamedTuple):
     start: NDArray[np.int64]
     end: NDArray[np.int64]
 
+    def by_communicator(self, communicators: Iterable[int]) -> dict[int, NDArray[np.int64]]:
+        """Give the calls of each of some communicators, in program order."""
+        order = np.argsort(self.communicator, kind="stable")
+        inside = self.communicator[order]
+        return {
+            each: order[np.searchsorted(inside, each) : np.searchsorted(inside, each, "right")]
+            for each in communicators
+        }
+
     def crossing(self, communicators: Iterable[int]) -> NDArray[np.int64]:
         """Give the calls of some communicators that took time, in program order."""
         some = np.isin(self.communicator, np.fromiter(communicators, np.int64))
@@ -72,16 +81,19 @@ def limits(
     capacities, left = fabric.platform.resources.capacities, rates_left(fabric.failures.records(replay.end))
     narrowest = _narrowest(calls, demands, capacities, beside)
     others = np.zeros(len(of))
+    own = calls.by_communicator(demands)
     for communicator in narrowest:
-        rest[calls.communicator == communicator] = _rest(fabric, communicator, demands[communicator], calls)
+        rest[own[communicator]] = _rest(fabric, communicator, demands[communicator], calls)
     for resource in sorted({*narrowest.values(), *(left.keys() & set().union(*demands.values()))}):
         share = _shares(calls, demands, resource, capacities[resource], left.get(resource))
-        other = beside[resource].share(calls, capacities[resource]) if resource in beside else np.zeros(len(of))
-        share += other
+        other = beside[resource].share(calls, capacities[resource]) if resource in beside else None
+        share = share if other is None else share + other
         for communicator, found in narrowest.items():
             if resource == found or (resource in left and demands[communicator].get(resource, 0) > 0):
-                more = (calls.communicator == communicator) & ((limit == NONE) | (share > used))
-                limit[more], used[more], others[more] = resource, share[more], other[more]
+                some = own[communicator]
+                more = some[(limit[some] == NONE) | (share[some] > used[some])]
+                limit[more], used[more] = resource, share[more]
+                others[more] = 0.0 if other is None else other[more]
     used = np.minimum(used, 1)
     failed, held = _failed(fabric, calls, demands)
     failed[held < _HELD * (1 - used) * (calls.end - calls.start)] = NONE

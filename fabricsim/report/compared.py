@@ -54,4 +54,6 @@ def compared(results: Sequence[RunRecord], names: Sequence[str]) -> list[list[Si
             ]
         )
     alone = [(label, result) for label, result in zip(names, results, strict=True) if not result.jobs]
-    return [*groups, *(compared([result for _, result in alone], [label for label, _ in alone]) if alone else [])]
+    groups += compared([result for _, result in alone], [label for label, _ in alone]) if alone else []
+    others = len(groups) > 1
+    return [[group[0]._replace(speed=None)] if others and len(group) == 1 else group for group in groups]

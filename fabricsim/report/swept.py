@@ -12,7 +12,7 @@ from fabricsim.report import style
 from fabricsim.report.axis_names import axis_name, number, value_name
 from fabricsim.report.lines import frontier
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.units import human_seconds
+from fabricsim.units import human_count, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +64,8 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
         shown = [key for key in _SHOWN if key not in differing and done[0].get(key) is not None]
         heads = {**_short(differing), **{key: _HEADS.get(key, key) for key in shown}}
         spared = [heads[key] for key in _SPARED if key in shown and key != ranking]
-        said.append(_table(f"{len(rows):,} runs, by {ranking}", done[:_MOST_ROWS], heads, differing, spared))
+        title = f"{human_count(len(rows), 'runs')}, by {ranking}"
+        said.append(_table(title, done[:_MOST_ROWS], heads, differing, spared))
         if len(done) > _MOST_ROWS:
             said.append(f"and {len(done) - _MOST_ROWS:,} more, in the index")
     failed: dict[str, list[str]] = {}
@@ -244,10 +245,10 @@ def _cell(row: Mapping[str, Any], key: str) -> str:
         return _told(value)
     if key.endswith("_bytes_per_s"):
         return f"{value / 1e9:.4g} GB/s"
+    if key in _COSTS or key.endswith("_per_s"):
+        return f"{value:,.0f}"
     if key.endswith("_s"):
         return human_seconds(value)
-    if key in _COSTS:
-        return f"{value:,.0f}"
     return f"{100 * value:.1f} %" if key == "mfu" else _told(value)
 
 

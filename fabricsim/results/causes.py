@@ -256,7 +256,7 @@ def _slower(result: RunRecord, limit: int) -> str:
 def _of_limit(result: RunRecord, parts: list[_Part], limit: int) -> Iterable[str]:
     """Say why a resource is slow or has much to carry; of one that failures slowed down, only these."""
     failed = _failed(result, parts, limit)
-    if limit in result.failures["link"][result.failures["share"] > 0]:
+    if failed and limit in result.failures["link"][result.failures["share"] > 0]:
         return (failed,)
     return _slower(result, limit), failed, _unevenness(result, limit)
 

@@ -189,6 +189,7 @@ def _read_calls(reader: ResultFile) -> CallRecords:
     names = [column.name for column in some]
     calls = [CallRecord(**dict(zip(names, row, strict=True))) for row in zip(*data, strict=True)]
     possible = all(call.ranks > 0 and call.size >= 0 and call.start <= call.end for call in calls)
+    reader.require(all(0 <= call.beside <= call.used for call in calls), "group calls has parts of use that are none")
     reader.require(possible, "group calls has calls of no ranks, of less than no bytes, or that end before they start")
     counted = all(0 < call.copies <= _MOST_COPIES for call in calls)
     reader.require(counted, "group calls has calls that stand for none, or for more than there are")

@@ -50,7 +50,8 @@ def of_job(result: RunRecord, job: JobRecord) -> RunRecord:
     of = result.calls
     held = of.limits
     limits = Limits(held.limit[some], held.used[some], held.rest[some], held.failed[some], held.beside[some])
-    calls = CallRecords(of.kinds, of.kind[some], of.start[some] - job.start, of.end[some] - job.start, limits)
+    copies = None if of.copies is None else of.copies[some]
+    calls = CallRecords(of.kinds, of.kind[some], of.start[some] - job.start, of.end[some] - job.start, limits, copies)
     failures = result.failures.copy()
     for side in ("start", "end"):
         failures[side] -= job.start

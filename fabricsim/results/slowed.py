@@ -47,14 +47,19 @@ def rates_left(failures: NDArray[np.void]) -> dict[int, RateLeft]:
     sent then is no use of it.
     """
     slow = failures[failures["share"] > 0]
-    return {link: _rate_left(slow[slow["link"] == link]) for link in np.unique(slow["link"]).tolist()}
+    slow = slow[np.argsort(slow["link"], kind="stable")]
+    links, first = np.unique(slow["link"], return_index=True)
+    return dict(zip(links.tolist(), map(_rate_left, np.split(slow, first[1:])), strict=True)) if len(slow) else {}
 
 
 def _rate_left(slow: NDArray[np.void]) -> RateLeft:
     times = np.unique(np.concatenate([slow["start"], slow["end"]]))
     left = np.ones(len(times) - 1)
     slow = slow[np.argsort(-slow["share"], kind="stable")]  # the slowest is written last
-    places = np.searchsorted(times, slow["start"]), np.searchsorted(times, slow["end"])
-    for begin, end, share in zip(*(place.tolist() for place in places), slow["share"].tolist(), strict=True):
-        left[begin:end] = share
+    begin, end = np.searchsorted(times, slow["start"]), np.searchsorted(times, slow["end"])
+    if (end == begin + 1).all():  # none lies beside another that begins or ends meanwhile
+        left[begin] = slow["share"]
+    else:
+        for one, other, share in zip(begin.tolist(), end.tolist(), slow["share"].tolist(), strict=True):
+            left[one:other] = share
     return RateLeft(times, np.concatenate([[0.0], np.cumsum((1 - left) * np.diff(times))]))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _WAY_OUT = "give each one such as rate='100Gbps', delay='500ns'"
 _OF_EDGES = (("gbps", "rate", "Gbps", RATE), ("delay_ns", "delay", "ns", DURATION))
-"""Key of a number as cable files have it, which counts first; key of a quantity; unit of the number; what it is."""
+"""Key of a number as cable files have it, and of a quantity, of which an edge has one; its unit; what it is."""
 
 
 def cables_of(graph: nx.Graph) -> list[str]:
@@ -51,6 +51,9 @@ def cables_of(graph: nx.Graph) -> list[str]:
 
 
 def _quantities(name: str, edge: Mapping[str, object]) -> str:
+    if twice := [(number, key) for number, key, *_ in _OF_EDGES if {number, key} <= edge.keys()]:
+        msg = f"{name} has both {' and '.join(twice[0])}; take one out"
+        raise InputError(msg)
     if lacking := [key for number, key, *_ in _OF_EDGES if not {number, key} & edge.keys()]:
         msg = f"{name} has no {lacking[0]}; {_WAY_OUT}"
         raise InputError(msg)

@@ -164,7 +164,7 @@ def one_job(loaded: LoadedScenario) -> Job:
     """Take the one job of a scenario. Raises InputError if it has none, or several."""
     job = loaded.scenario.job
     if loaded.scenario.jobs:
-        msg = f"{loaded.path}: jobs are under [jobs], and one [job] is wanted: take [jobs] out, or name another"
+        msg = f"{loaded.path}: jobs are under [jobs], and one [job] is wanted: take them out, or name another scenario"
         raise InputError(msg)
     if job is None:
         msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"

@@ -73,7 +73,7 @@ class Stream:
         if not self.rounds:
             return f"{what}, which had not arrived when the jobs were done"
         mean = human_seconds(sum(self.rounds) / len(self.rounds))
-        said = f"{what}; {len(self.rounds)} times, {mean} each in the mean"
+        said = f"{what}; {human_count(len(self.rounds), 'times')}, {mean} each in the mean"
         last = seconds(self.begun[-1])
         if len(self.begun) > len(self.rounds) and seconds(end) - last > _STUCK * max(self.rounds):
             said += f"; the next, begun at {human_seconds(last)}, had not arrived when the jobs were done"

@@ -390,11 +390,11 @@ def _spread_experts(job: Job) -> Iterator[Mistake]:
 
 
 def _megatron(job: Job) -> Iterator[Mistake]:
-    """Check that what earlier versions of Megatron-LM did goes with the rest."""
-    if not job.tensor_overlap and job.parallelism.tensor == 1:
-        problem = "has no effect: tensor is 1, so that no gradient of an input is reduced"
-        yield Mistake("job.tensor_overlap", problem, "take it out")
-    elif not job.tensor_overlap and job.parallelism.sequence_parallel:
+    """Check that what earlier versions of Megatron-LM did goes with the rest.
+
+    Without tensor parallelism `tensor_overlap` does nothing, but says which version it is: sweeps vary the degree.
+    """
+    if not job.tensor_overlap and job.parallelism.sequence_parallel:
         problem = "false, but with sequence_parallel the input's gradient is reduced beside the weight's"
         yield Mistake("job.tensor_overlap", problem, "take it out")
     if job.flatten_gradients and (job.overlap != "none" or job.parallelism.zero):

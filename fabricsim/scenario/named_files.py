@@ -23,7 +23,7 @@ def named_files(tables: Mapping[str, Any]) -> Iterator[Path]:
     yield from (Path(fabric[key]) for key in sorted(file_keys() & fabric.keys()) if isinstance(fabric[key], str))
     yield from map(Path, tables.get("extensions", {}))
     patterns = (Path(str(table["pattern"])) for table in tables.get("traffic", {}).values() if "pattern" in table)
-    yield from (pattern for pattern in patterns if exists(pattern))
+    yield from (pattern for pattern in patterns if exists(pattern) and pattern.is_file())
     algorithm = tables.get("collectives", {}).get("algorithm")
     for name in algorithm.values() if isinstance(algorithm, dict) else ():
         if is_described(name):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.scenario.background import Background
+    from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.parts import Parts
 
 
@@ -80,18 +81,33 @@ def background_problems(scenario: Parts) -> Iterator[Mistake]:
         if (traffic.pattern is None) == (traffic.to_host is None):
             yield Mistake(key, "wants one of pattern and to_host", "write one of them")
         if traffic.to_host is not None:
-            if traffic.to_host >= cluster.hosts:
-                problem = f"is host {traffic.to_host}, and there are 0 to {cluster.hosts - 1}"
-                yield Mistake(f"{key}.to_host", problem, "lower it, or raise cluster.hosts")
-            if traffic.size is None:
-                yield Mistake(f"{key}.size", "is missing: it is what each host sends", 'write it like "10GB"')
-            for idle in {"flows", "load"} & traffic.model_fields_set:
-                yield Mistake(f"{key}.{idle}", "has no effect with to_host", "take it out")
+            yield from _host_problems(key, traffic, cluster)
         yield from _size_problems(f"{key}.size", traffic)
         if traffic.ranks is not None and (last := max(place.last for place in traffic.ranks)) >= cluster.ranks:
             yield Mistake(f"{key}.ranks", f"names rank {last}, and there are 0 to {cluster.ranks - 1}", "lower it")
         if traffic.every == 0:
             yield Mistake(f"{key}.every", "is zero, so that it would never end", "write a longer time")
+
+
+def _host_problems(key: str, traffic: Background, cluster: Cluster) -> Iterator[Mistake]:
+    """Find traffic to a host that is not there, from none, or that says too little or too much."""
+    if traffic.to_host is not None and traffic.to_host >= cluster.hosts:
+        problem = f"is host {traffic.to_host}, and there are 0 to {cluster.hosts - 1}"
+        yield Mistake(f"{key}.to_host", problem, "lower it, or raise cluster.hosts")
+    elif not _senders(traffic, cluster.gpus_per_host, cluster.hosts):
+        problem = f"is host {traffic.to_host}, and no other host sends"
+        yield Mistake(f"{key}.to_host", problem, "name ranks of other hosts, or another host")
+    if traffic.size is None:
+        yield Mistake(f"{key}.size", "is missing: it is what each host sends", 'write it like "10GB"')
+    for idle in {"flows", "load"} & traffic.model_fields_set:
+        yield Mistake(f"{key}.{idle}", "has no effect with to_host", "take it out")
+
+
+def _senders(traffic: Background, per_host: int, hosts: int) -> set[int]:
+    """Give the hosts that send to one."""
+    if traffic.ranks is None:
+        return {*range(hosts)} - {traffic.to_host}
+    return {rank // per_host for place in traffic.ranks for rank in place.numbers} - {traffic.to_host}
 
 
 def _size_problems(key: str, traffic: Background) -> Iterator[Mistake]:

@@ -174,5 +174,16 @@ Speed = Annotated[Speeds, PlainValidator(_speeds)]
 """A number for all, a list with one for each, a table from ranges to numbers, or one distribution."""
 Jitter = Annotated[Drawn, PlainValidator(_jitter)]
 """One distribution, such as ``{ lognormal = 0.02 }``."""
-Numbers = Annotated[tuple[Range, ...], PlainValidator(lambda text: ranges(text) if isinstance(text, str) else text)]
+
+
+def _numbers(value: object) -> tuple[Range, ...]:
+    if isinstance(value, str):
+        return ranges(value)
+    if isinstance(value, tuple | list) and all(isinstance(each, Range) for each in value):
+        return tuple(value)
+    msg = f'{show(value)} is no text; write it like "0-7" or "0,2,8-15"'
+    raise ValueError(msg)
+
+
+Numbers = Annotated[tuple[Range, ...], PlainValidator(_numbers)]
 """Ranks or hosts, such as ``"8-15"``."""

@@ -42,7 +42,7 @@ def published_run(record: np.void) -> PublishedRun:
     values["parallelism.scatter_gather"] = not parallel and int(min(record["tensor"], record["pipeline"])) > 1
     values["gradient_precision"] = str(record["gradients"])
     values["fused_accumulation"] = str(record["fused_accumulation"]) == "yes"
-    values["tensor_overlap"] = str(record["tensor_overlap"]) == "yes" or int(record["tensor"]) == 1
+    values["tensor_overlap"] = str(record["tensor_overlap"]) == "yes"
     values["recompute"] = str(record["recompute"])
     return PublishedRun(name, scenario, settings(scenario, values))
 

@@ -100,7 +100,6 @@ def run_of(table: str, record: dict[str, str]) -> PublishedRun:
     names = ("tensor", "data", "pipeline")
     degrees = {name: int(record[f"{name} parallelism"]) for name in names}
     values["parallelism.scatter_gather"] = degrees["tensor"] > 1 and degrees["pipeline"] > 1
-    values["tensor_overlap"] = degrees["tensor"] == 1  # nothing is reduced then
     group = table + (_CALIBRATION if calibrates(table, record) else "")
     shape = f"{values['model.layers']} layers of {values['model.hidden']}"
     split = " ".join(f"{name[0]}{degree}" for name, degree in degrees.items())

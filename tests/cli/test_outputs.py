@@ -88,3 +88,8 @@ def test_parts_of_a_sweep_draw_no_pictures(fabricsim: Fabricsim) -> None:
     assert not [*Path("made").glob("*.png")]
     assert fabricsim(*common)[0] == 0
     assert [file.name for file in Path("made").glob("*.png")] == ["picture-1.png"]
+
+
+def test_a_folder_that_is_called_as_a_pattern_is_no_input(fabricsim: Fabricsim) -> None:
+    for _ in range(2):
+        assert fabricsim("traffic", "incast", "ideal-16", "--flows", "2", "--size", "1kB", "-o", "incast")[0] == 0

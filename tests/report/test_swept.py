@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+import io
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from fabricsim.errors import InputError
 from fabricsim.report import plots
 from fabricsim.report.axis_names import axis_name, value_name
 from fabricsim.report.lines import _labels
-from fabricsim.report.swept import better, pictures, swept_text
+from fabricsim.report.swept import better, pictures, searched_text, swept_text
 
 
 def rows(count: int, scale: float = 100.0) -> list[dict[str, Any]]:
@@ -185,3 +188,20 @@ def test_axes_have_words_and_units(key: str, label: str) -> None:
 )
 def test_values_have_their_unit_apart(value: object, shown: str) -> None:
     assert value_name(value) == shown
+
+
+def test_rates_are_no_times() -> None:
+    row = {"status": "done", "error": "", "a": 1, "tokens": 2.0, "tokens_per_s": 261540.5, "iteration_time_s": 0.5}
+    text = Text("\n").join(_plain(part) for part in searched_text([{**row, "mfu": 0.1, **_ZERO}], ["a"], 1, 1))
+
+    assert "261,540" in text.plain
+
+
+_ZERO = {"exposed_communication_s": 0.0, "bound_s": 0.1}
+
+
+def _plain(part: RenderableType) -> Text:
+    console = Console(width=120, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(part)
+    return Text(captured.get())

@@ -33,7 +33,8 @@ def test_of_calls_that_overlap_the_one_that_uses_most_counts(
     by_number = [two_ranks.links[0]._replace(name=f"host{n}/proxy", kind="proxy thread") for n in range(LINKS)]
     link, start, length, used = (np.array(column) for column in zip(*calls, strict=True))
     end = np.minimum(start + length, END)
-    limits = Limits(np.where(link == LINKS, -1, first + link), used, np.zeros_like(link), np.full_like(link, -1))
+    limiting = np.where(link == LINKS, -1, first + link)
+    limits = Limits(limiting, used, np.zeros_like(link), np.full_like(link, -1), np.zeros(len(link)))
     records = dataclasses.replace(two_ranks.calls, kind=np.zeros_like(link), start=start, end=end, limits=limits)
     series = Series(1, (), np.zeros((0, END)), np.zeros(0))
     links = (*two_ranks.links, *by_number)

@@ -55,7 +55,6 @@ REFUSED = [
     (DP, ["job.model=t5-base", "job.sequence=512"], "job.decoder_sequence", "a t5 has a decoder"),
     (DP, ["job.sequence=1025"], "job.sequence", "1025 is longer than the 1024 positions"),
     (DP, ["job.predictions=20"], "job.predictions", "a gpt has logits of all tokens"),
-    (DP, ["job.tensor_overlap=false"], "job.tensor_overlap", "no effect: tensor is 1"),
     (DP, [*FOUR, "job.recompute=feed-forward"], "job.recompute", "all layers of 'gpt2-medium' have experts alone"),
     ("bert-large-dp", ["job.predictions=513"], "job.predictions", "513 is more than the 512 tokens of a sequence"),
     (T5, ["job.decoder_sequence=513"], "job.decoder_sequence", "513 is longer than the 512 positions"),

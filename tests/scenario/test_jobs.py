@@ -76,6 +76,8 @@ def test_a_job_has_the_keys_of_the_scenarios_job_but_those_that_it_changes() -> 
         ("traffic.x={}", "traffic.x: wants one of pattern and to_host"),
         ("traffic.x.to_host=16", "traffic.x.to_host: is host 16, and there are 0 to 15"),
         ("traffic.x.to_host=1", "traffic.x.size: is missing"),
+        ("traffic.x={to_host=1, size='1GB', ranks='1'}", "traffic.x.to_host: is host 1, and no other host sends"),
+        ("jobs.red.ranks=[0, 1]", "jobs.red.ranks: a list is no text"),
         ("traffic.x={to_host=1, size='hadoop'}", "traffic.x.size: 'hadoop' is a distribution, and each host sends"),
         ("traffic.x={to_host=1, size='0B'}", "traffic.x.size: '0B' is less than a byte"),
         ("traffic.x={pattern='ring', size='0.2B'}", "traffic.x.size: '0.2B' is less than a byte"),

@@ -74,7 +74,7 @@ def run_sections(result: RunRecord, summary: Summary, names: Sequence[Sequence[s
 
 
 def _top(summary: Summary) -> Html:
-    headline = headline_text(summary).plain.strip().removeprefix(summary["name"])
+    headline = headline_text(summary).plain.removeprefix(summary["name"]).rstrip()
     first, *rest = headline.split("\n")
     rates = summary.get("throughput")
     tiles = {"iteration": human_seconds(summary["iteration_time_s"])}

@@ -94,6 +94,8 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
     try:
         costs = per_gpu(loaded.scenario, read_prices(task.prices)) if task.prices else {}
         results, summary = _KINDS[task.kind](task, loaded, name)
+    except _UnkeptError as error:
+        return {"run": name, "status": "failed", "results": {}, "error": str(error)}, False  # to be made once more
     except FabricsimError as error:
         return _failed(task, name, error), False
     outcome: SweptRun = {"run": name, "status": "done", "results": {**results, **costs}, "error": ""}
@@ -269,9 +271,17 @@ def _sha256(path: Path) -> str | None:
         return None
 
 
+class _UnkeptError(FabricsimError):
+    """A result that could not be written."""
+
+
 def _keep(result: Result | TrafficResult, task: Task, name: str) -> None:
-    if task.keep:
+    if not task.keep:
+        return
+    try:
         result.save(_result(task, name))
+    except FabricsimError as error:
+        raise _UnkeptError(str(error)) from error
 
 
 def _write(task: Task, outcome: SweptRun, more: Mapping[str, object]) -> None:

@@ -137,7 +137,7 @@ class Sweep:
         for scenario in {str(task.scenario) for task in self.tasks(Path())}:
             with suppress(InputError):  # as of `engines`
                 found |= {*load(scenario).files}
-        return found | {Path(name) for name in named if name and exists(Path(name))}
+        return found | {Path(name) for name in named if name and exists(Path(name)) and Path(name).is_file()}
 
 
 def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Sweep:
@@ -225,8 +225,12 @@ def run(  # noqa: PLR0913  the rest are rarely given, and by name only
         if progress is not None:
             progress(state)
     rows = index.rows(sweep.points, outcomes)
-    stem = "index" if shard is None else f"index-{shard.number}-of-{shard.of}"
-    return SweepResult(sweep, rows, index.write(rows, output, stem), state)
+    return SweepResult(sweep, rows, index.write(rows, output, index_of(shard)), state)
+
+
+def index_of(shard: Shard | None) -> str:
+    """Name the index of a sweep, or of a part of it."""
+    return "index" if shard is None else f"index-{shard.number}-of-{shard.of}"
 
 
 def _folder(output: Path, *, resume: bool) -> Path:

@@ -116,6 +116,18 @@ def test_results_that_are_not_as_they_were_written_are_made_anew(tmp_path: Path)
 
 
 @pytest.mark.slow
+def test_a_result_that_could_not_be_kept_is_made_once_more(tmp_path: Path) -> None:
+    study = {**STUDY, "keep_results": True, "grid": {"job.micro_batch": [1]}}
+    (row,) = run(tmp_path / "good", study).rows
+    blocked = tmp_path / "bad" / sweep.RUNS / f"{row['run']}.h5"
+    blocked.mkdir(parents=True)
+
+    assert [each["status"] for each in run(tmp_path / "bad", study).rows] == ["failed"]
+    blocked.rmdir()
+    assert [each["status"] for each in run(tmp_path / "bad", study, resume=True).rows] == ["done"]
+
+
+@pytest.mark.slow
 def test_a_run_whose_file_cannot_be_written_has_its_name_all_the_same(tmp_path: Path) -> None:
     study = {**STUDY, "grid": {"job.micro_batch": [1, 3]}}
     names = [row["run"] for row in run(tmp_path / "good", study).rows]
@@ -283,7 +295,12 @@ def test_traffic_benchmarks_and_replays_are_swept(tmp_path: Path, study: dict[st
 
 @pytest.mark.slow
 def test_points_that_are_the_same_run_share_a_file(tmp_path: Path) -> None:
-    study = {"scenario": "gpt2-medium-dp", "grid": {"job.micro_batch": [1, 2], "scenario": ["gpt2-medium-dp"] * 2}}
+    again = tmp_path / "again.toml"
+    again.write_text('extends = "gpt2-medium-dp"\nname = "gpt2-medium-dp"\n')
+    study = {
+        "scenario": "gpt2-medium-dp",
+        "grid": {"job.micro_batch": [1, 2], "scenario": ["gpt2-medium-dp", str(again)]},
+    }
 
     rows = run(tmp_path, study).rows
 
