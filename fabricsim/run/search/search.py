@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.errors import InputError
+from fabricsim.run.pipeline import one_job
 from fabricsim.run.search.candidates import Candidate, Candidates
 from fabricsim.run.search.layouts import choices, layouts
 from fabricsim.run.search.sampled import Sampled
@@ -91,11 +92,7 @@ def search(  # noqa: PLR0913  the rest are rarely given, and by name only
     `workers`: who simulates; what comes out does not depend on them.
     Raises InputError if there is no job, no layout fits, or Optuna is wanted and not installed.
     """
-    job = loaded.scenario.job
-    if job is None or loaded.scenario.jobs:
-        msg = f"{loaded.path}: a search is for a scenario of one [job]"
-        raise InputError(msg)
-    keys = choices(loaded.scenario, job, given or {})
+    keys = choices(loaded.scenario, one_job(loaded), given or {})
     candidates, columns = Candidates(loaded, budget, given or {}), [*keys, "job.parallelism.data"]
     compile_kernels(loaded.scenario.engine)
     folder = output / "runs"

@@ -309,7 +309,7 @@ def test_layouts_use_all_gpus_and_none_is_there_twice() -> None:
 
 
 def test_a_search_wants_a_job(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"one \[job\]"):
+    with pytest.raises(InputError, match=r"no \[job\] to run"):
         search(load("hkbu"), tmp_path)
 
 
