@@ -194,7 +194,13 @@ def _sorted(settings: Iterable[str]) -> tuple[list[str], dict[str, list[Any]]]:
     from fabricsim.run.search.layouts import KEYS  # noqa: PLC0415  --help must not pay for it
 
     several, single = axes((), (), (), settings)
-    given = {axis.name: [read_setting(text)[1] for _, (text,) in axis.values] for axis in several}
+    given = {axis.name: [_read(text)[1] for _, (text,) in axis.values] for axis in several}
     fixed = [text for text in single if text.partition("=")[0].strip() not in KEYS]
-    given |= {key: [value] for key, value in (read_setting(text) for text in single if text not in fixed)}
+    given |= {key: [value] for key, value in (_read(text) for text in single if text not in fixed)}
     return fixed, given
+
+
+def _read(text: str) -> tuple[str, object]:
+    """Read a setting; a preset is told by its name."""
+    key, value = read_setting(text)
+    return key, value["include"] if isinstance(value, dict) and value.keys() == {"include"} else value

@@ -354,7 +354,7 @@ def test_networks_without_a_price_cannot_be_searched_by_cost(tmp_path: Path) -> 
 
 
 def test_a_single_value_of_what_layouts_differ_in_is_the_only_one_tried() -> None:
-    transports = [{"include": "roce-400g"}, {"include": "tcp-10g"}]
+    transports = ["roce-400g", "tcp-10g"]
     told = ["job.micro_batch=1", "cluster.hosts=4", "transport=roce-400g,tcp-10g"]
 
     assert _sorted(told) == (["cluster.hosts=4"], {"transport": transports, "job.micro_batch": [1]})
