@@ -108,7 +108,14 @@ def checked_messages(matrix: NDArray[np.void]) -> NDArray[np.void]:
     for name in _SENT.names or ():
         each = f"{name} of a message"
         column = matrix[name]
-        taken[name] = column if column.dtype.kind == "i" else [whole(value, each) for value in column.tolist()]
+        if column.ndim != 1:
+            msg = f"{wanted}; these have several values of {name} in each"
+            raise SimulationError(msg)
+        try:
+            taken[name] = column if column.dtype.kind == "i" else [whole(value, each) for value in column.tolist()]
+        except OverflowError as error:
+            msg = f"{each} is above 2**63 - 1"
+            raise SimulationError(msg) from error
     for size in set(taken["bytes"].tolist()):
         checked_size(size, "a transfer")
     if len(taken) and (earliest := int(taken["start"].min())) < 0:
@@ -143,7 +150,7 @@ def checked_rate(rate: float | str, name: str) -> float:
     """Take a rate in bytes/s, or such as ``"25Gbps"``; anything else is a `SimulationError`."""
     try:
         value = float(parse(rate, RATE)) if isinstance(rate, str) else float(rate)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         msg = f"a rate of {rate!r}: {error}"
         raise SimulationError(msg) from error
     if not value > 0 or value == float("inf"):
