@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import socket
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ from fabricsim.errors import InputError
 _PARTS: set[Path] = set()  # files that are being written
 _NUMBERS = itertools.count()
 _PART = re.compile(r".*\.(\w+)-(\d+)-\d+\.part(\.\w+)?")
+_IDLE = 600  # seconds without a write: containers do not see one another's processes, though they share a name
 _LONGEST = 50  # letters of a name that the name of its part has: of up to 4 bytes, and file systems allow 255
 
 
@@ -44,7 +46,8 @@ def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, suf
 def beside(path: Path, suffix: str = "") -> Path:
     """Name a file to write beside another one, which no other process or thread writes.
 
-    What processes of this machine that were killed have left of such files in that folder is removed.
+    What processes of this machine that were killed have left of such files in that folder is removed, once it is ten
+    minutes old.
     """
     with suppress(OSError):  # a folder that is not there is told of when the file is written
         _tidy(path.parent.absolute())
@@ -58,7 +61,8 @@ def _tidy(folder: Path) -> None:
         return
     for file in os.scandir(folder):
         found = _PART.fullmatch(file.name)
-        if found and found[1] == _machine() and not _lives(int(found[2])):
+        idle = found is not None and time.time() - file.stat().st_mtime > _IDLE
+        if found and idle and found[1] == _machine() and not _lives(int(found[2])):
             Path(file.path).unlink(missing_ok=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,13 +81,17 @@ with whole(Path({str(tmp_path / "out.txt")!r}), "no way") as part:
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode  # noqa: S603  our own words
-    assert len([*tmp_path.iterdir()]) == 1
+    (left,) = tmp_path.iterdir()
+    recent = left.with_name(left.name.replace(".out", ".new"))
+    recent.write_text("perhaps of another container")
     foreign = tmp_path / ".out.txt.0badcafe-1-0.part"
     foreign.write_text("of another machine")
+    for each in (left, foreign):
+        os.utime(each, (0, 0))
     with whole(tmp_path / "out.txt", "no way") as part, whole(tmp_path / "else.txt", "no way") as other:
         part.write_text("whole")
         other.write_text("whole")
-    assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "else.txt", foreign.name}
+    assert {path.name for path in tmp_path.iterdir()} == {"out.txt", "else.txt", foreign.name, recent.name}
 
 
 def test_the_error_is_that_of_the_kind_of_file(tmp_path: Path) -> None:
