@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from fabricsim.engine.flow.outages import Timer
-from fabricsim.engine.in_force import BY_HAND, InForce
+from fabricsim.engine.in_force import BY_HAND, Degradation, InForce
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER
 from fabricsim.results.columns import FAILURES
+from fabricsim.results.slowed import rates_left
 from fabricsim.scenario.network import REDUCER
 from fabricsim.scenario.suggest import some_of
 from fabricsim.topology.targets import FabricPart, find, in_both_directions
@@ -21,12 +22,13 @@ from fabricsim.transports.parameters import law_row
 from fabricsim.units import PS_PER_S, human_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from fabricsim.engine.flow.world import World
     from fabricsim.engine.wiring import Wiring
+    from fabricsim.results.slowed import RateLeft
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.topology.platform import Platform
 
@@ -111,11 +113,13 @@ class Failures:
         self.since: dict[int, int] = {}
         self.withdrawn: frozenset[int] = frozenset()
         self.gone: InForce[str] = InForce()
-        self._rates: InForce[float] = InForce()  # of wires, bytes/s
-        self._losses: InForce[float] = InForce()  # bit error rates of wires
+        self._degraded: dict[What, Degradation] = {
+            "rate": Degradation(platform.resources.capacities, min, world.set_rate),
+            "loss": Degradation(platform.wires.loss, max, world.set_loss),
+        }
         self.intact = True
         self._drawn: list[_Drawn] = []
-        self._recorded: tuple[int, NDArray[np.void]] | None = None  # up to when, and what
+        self._recorded: tuple[int, NDArray[np.void], dict[int, RateLeft]] | None = None  # up to when, and what
         self.outages: list[Outage] = []
         self._begins: dict[int, int] = {}  # when the first of each of the scenario's failures begins
         self._open: dict[int, list[int]] = {}  # outages of each wire that have not ended, by their place
@@ -154,7 +158,7 @@ class Failures:
         Raises SimulationError if a rate or bit errors are of something without cables, or hardly any packet would
             arrive.
         """
-        if event.what in {"rate", "loss"} and not event.target.wires:
+        if event.what in self._degraded and not event.target.wires:
             msg = f"{event.target.name} has no cables that are slow or lossy: name its NIC"
             raise SimulationError(msg)
         if event.what == "loss" and not np.isnan(event.value):
@@ -215,12 +219,8 @@ class Failures:
         elif event.what == "up":
             self.gone.end(event.failure, target.endpoints)
             self._bring_up(now, self._down.end(event.failure, wires))
-        elif event.what == "rate":
-            _change(self._rates, event)
-            self._set_rates(wires)
-        elif event.what == "loss":
-            _change(self._losses, event)
-            self._set_losses(wires)
+        elif event.what in self._degraded:
+            self._degraded[event.what].change(event.failure, wires, event.value)
         elif event.what == "repair":
             self._world.reroute(self._wiring.repair(self.since), at_once=True)
         else:
@@ -253,33 +253,9 @@ class Failures:
         self._world.world["now"] = now
         self.gone.clear(target.endpoints)
         self._bring_up(now, self._down.clear(in_both_directions(self.platform, target).wires))
-        self._rates.clear(target.wires)
-        self._losses.clear(target.wires)
-        self._set_rates(target.wires)
-        self._set_losses(target.wires)
+        for degraded in self._degraded.values():
+            degraded.clear(target.wires)
         self.intact = not (self._heap or self.since or self.gone)
-
-    def _set_rates(self, wires: Sequence[int]) -> None:
-        """Have wires be as slow as the slowest of what befalls them."""
-        for rate, some in _by_value(self._rate_of, wires).items():
-            self._world.set_rate(some, np.nan if rate is None else rate)
-
-    def _rate_of(self, wire: int) -> float | None:
-        """Rate of a wire, bytes/s; None: as built. Processes may make it any; failures make it no faster."""
-        rates, built = self._rates.of(wire), float(self.platform.resources.capacities[wire])
-        rate = min([rates.get(BY_HAND, built), *rates.values()])
-        return None if rate == built else rate
-
-    def _set_losses(self, wires: Sequence[int]) -> None:
-        """Have wires lose as much as the worst of what befalls them."""
-        for loss, some in _by_value(self._loss_of, wires).items():
-            self._world.set_loss(some, np.nan if loss is None else loss)
-
-    def _loss_of(self, wire: int) -> float | None:
-        """Bit error rate of a wire; None: as built. Processes may make it any; failures make it no less."""
-        losses, built = self._losses.of(wire), float(self.platform.wires.loss[wire])
-        loss = max([losses.get(BY_HAND, built), *losses.values()])
-        return None if loss == built else loss
 
     def _tell_routing(self, now: int, wires: Sequence[int]) -> None:
         """Have routing learn of wires; what is down from the beginning it knows."""
@@ -340,9 +316,17 @@ class Failures:
 
         A wire that is to be no slower than as built is left out.
         """
+        return self._up_to(end)[1]
+
+    def rates_left(self, end: int) -> dict[int, RateLeft]:
+        """Give what is left of the rate of each wire that failures slow down until `end` (ps), by its index."""
+        return self._up_to(end)[2]
+
+    def _up_to(self, end: int) -> tuple[int, NDArray[np.void], dict[int, RateLeft]]:
         if self._recorded is None or self._recorded[0] != end:
-            self._recorded = end, self._records(end)
-        return self._recorded[1]
+            records = self._records(end)
+            self._recorded = end, records, rates_left(records)
+        return self._recorded
 
     def _records(self, end: int) -> NDArray[np.void]:
         drawn = [each for each in self._drawn if each.begin < end]
@@ -446,25 +430,6 @@ def require_arrivals(packet: int, bit_error_rate: float, key: str) -> None:
             f"so that hardly any arrives: write {most:.1e} or less, or send smaller packets (transport.mtu)"
         )
         raise SimulationError(msg)
-
-
-def _change(degrees: InForce[float], event: FabricEvent) -> None:
-    """Note that wires become as bad as an event says, or are so no more; what a process says stands for all before."""
-    wires = event.target.wires
-    if event.failure == BY_HAND:
-        degrees.clear(wires)
-    if np.isnan(event.value):
-        degrees.end(event.failure, wires)
-    else:
-        degrees.begin(event.failure, wires, event.value)
-
-
-def _by_value(value: Callable[[int], float | None], wires: Iterable[int]) -> dict[float | None, list[int]]:
-    """Group wires by a value of each."""
-    found: dict[float | None, list[int]] = {}
-    for wire in wires:
-        found.setdefault(value(wire), []).append(wire)
-    return found
 
 
 def _events(

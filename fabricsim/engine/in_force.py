@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -48,3 +53,46 @@ class InForce(Generic[T]):
     def clear(self, parts: Iterable[int]) -> list[int]:
         """End all that befalls parts; returns those that anything befell."""
         return [part for part in parts if self._of.pop(part, None) is not None]
+
+
+@dataclass(frozen=True)
+class Degradation:
+    """What failures and processes make of a property of wires, such as their rate: processes any, failures no better.
+
+    `built`: its values as built, by wire.
+    `worst`: the worst of several values.
+    `put`: has the engine take a value for some wires; NaN: that as built.
+    """
+
+    built: Sequence[float] | NDArray[np.float64]
+    worst: Callable[[Iterable[float]], float]
+    put: Callable[[Sequence[int], float], None]
+    _in_force: InForce[float] = field(default_factory=InForce, init=False)
+
+    def change(self, failure: int, wires: Sequence[int], value: float) -> None:
+        """Have wires become as bad as a failure says, or (NaN) be so no more; a process stands for all before."""
+        if failure == BY_HAND:
+            self._in_force.clear(wires)
+        if np.isnan(value):
+            self._in_force.end(failure, wires)
+        else:
+            self._in_force.begin(failure, wires, value)
+        self._put_worst(wires)
+
+    def clear(self, wires: Sequence[int]) -> None:
+        """Have wires be as built."""
+        self._in_force.clear(wires)
+        self._put_worst(wires)
+
+    def _put_worst(self, wires: Sequence[int]) -> None:
+        found: dict[float | None, list[int]] = {}
+        for wire in wires:
+            found.setdefault(self._worst(wire), []).append(wire)
+        for value, some in found.items():
+            self.put(some, np.nan if value is None else value)
+
+    def _worst(self, wire: int) -> float | None:
+        """Value of a wire; None: as built."""
+        values, built = self._in_force.of(wire), float(self.built[wire])
+        worst = self.worst([values.get(BY_HAND, built), *values.values()])
+        return None if worst == built else worst

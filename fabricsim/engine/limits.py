@@ -9,7 +9,6 @@ import numpy as np
 from fabricsim.engine.carried import carried
 from fabricsim.records.program import NONE
 from fabricsim.results.result import Limits, Rest
-from fabricsim.results.slowed import rates_left
 from fabricsim.units import PS_PER_S, seconds
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def limits(
     limit, used = np.full(len(of), NONE, np.int64), np.zeros(len(of))
     rest = np.full(len(of), Rest.LATENCY, np.int64)
     beside = _loads_beside(fabric, calls, demands, sent) if sent else {}
-    capacities, left = fabric.platform.resources.capacities, rates_left(fabric.failures.records(replay.end))
+    capacities, left = fabric.platform.resources.capacities, fabric.failures.rates_left(replay.end)
     narrowest = _narrowest(calls, demands, capacities, beside)
     others = np.zeros(len(of))
     own = calls.by_communicator(demands)

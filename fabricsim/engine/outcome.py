@@ -10,7 +10,6 @@ import numpy as np
 from fabricsim.engine.carried import carried
 from fabricsim.engine.limits import limits
 from fabricsim.results.result import CallKind, CallRecords, LinkRecord, Series
-from fabricsim.results.slowed import rates_left
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def call_records(
 def mean_capacities(fabric: Fabric, begin: int, end: int) -> list[float]:
     """Give the capacity of each resource in the mean of a time (ps), which failures make less than that as built."""
     capacities = [*fabric.platform.resources.capacities]
-    for wire, left in rates_left(fabric.failures.records(end)).items():
+    for wire, left in fabric.failures.rates_left(end).items():
         capacities[wire] *= left.mean(begin, end)
     return capacities
 
@@ -82,7 +81,7 @@ def link_records(
 def rate_series(fabric: Fabric, end: int) -> Series:
     """Take the payload rates of the recorded wires from zero to `end` (ps)."""
     names = fabric.platform.resources.names
-    left = {names[wire]: left for wire, left in rates_left(fabric.failures.records(end)).items()}
+    left = {names[wire]: left for wire, left in fabric.failures.rates_left(end).items()}
     if fabric.recorder is not None:
         built = cast("PacketWorld", fabric.world).as_built["ps_per_byte"]
         return replace(fabric.recorder.series(end, built), left=left)

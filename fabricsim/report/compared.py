@@ -41,16 +41,16 @@ def compared(results: Sequence[RunRecord], names: Sequence[str]) -> list[list[Si
     groups = []
     for name in dict.fromkeys(job.name for result in results for job in result.jobs):
         some = [
-            (f"{label}, {name}", result, job)
+            (f"{label}, {name}", of_job(result, job))
             for label, result in zip(names, results, strict=True)
             for job in result.jobs
             if job.name == name
         ]
-        speeds = speed_ups([of_job(result, job) for _, result, job in some], name)
+        speeds = speed_ups([own for _, own in some], name)
         groups.append(
             [
-                SideBySide(label, of_job(result, job), summarise_job(result, job), speed)
-                for (label, result, job), speed in zip(some, speeds, strict=True)
+                SideBySide(label, own, summarise_job(own), speed)
+                for (label, own), speed in zip(some, speeds, strict=True)
             ]
         )
     alone = [(label, result) for label, result in zip(names, results, strict=True) if not result.jobs]

@@ -48,8 +48,7 @@ def of_job(result: RunRecord, job: JobRecord) -> RunRecord:
         spans[side] -= job.start
     some = slice(job.first_call, job.first_call + job.calls)
     of = result.calls
-    held = of.limits
-    limits = Limits(held.limit[some], held.used[some], held.rest[some], held.failed[some], held.beside[some])
+    limits = Limits._make(column[some] for column in of.limits)
     copies = None if of.copies is None else of.copies[some]
     calls = CallRecords(of.kinds, of.kind[some], of.start[some] - job.start, of.end[some] - job.start, limits, copies)
     failures = result.failures.copy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
@@ -12,7 +11,7 @@ from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, simulated_ranks
 from fabricsim.results.capture import summarise_capture
 from fabricsim.results.causes import causes
-from fabricsim.results.jobs import of_job, summarise_jobs
+from fabricsim.results.jobs import summarise_jobs
 from fabricsim.results.packets import congested
 from fabricsim.results.pairs import summarise_pairs
 from fabricsim.results.resources import by_use, resources, utilisation
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from fabricsim.results.packets import QueueSummary
     from fabricsim.results.pairs import PairsSummary
     from fabricsim.results.resources import ResourceSummary
-    from fabricsim.results.result import CallKind, CallRecords, JobRecord, LinkRecord, RunRecord
+    from fabricsim.results.result import CallKind, CallRecords, LinkRecord, RunRecord
     from fabricsim.results.throughput import ThroughputSummary
     from fabricsim.results.uncertainty import UncertaintySummary
 
@@ -165,6 +164,15 @@ def summarise(result: RunRecord) -> Summary:
     Returns: a plain dict of strings, integers, finite floats and None, ready for `to_json`.
     Raises ResultError if the run took no time at all: there is nothing to summarise.
     """
+    return _summarise(result, summarise_jobs(result))
+
+
+def summarise_job(own: RunRecord) -> Summary:
+    """Summarise what `of_job` takes out of a run, as a run by itself; links are those of the whole run."""
+    return _summarise(own, [])
+
+
+def _summarise(result: RunRecord, jobs: list[JobSummary]) -> Summary:
     parts = iteration_parts(result)
     summary: Summary = {
         "name": result.name,
@@ -205,19 +213,13 @@ def summarise(result: RunRecord) -> Summary:
         summary["capture"] = summarise_capture(result.capture, parts.iteration)
     if result.pairs is not None:
         summary["pairs"] = summarise_pairs(result.pairs)
-    if result.jobs:
-        summary["jobs"] = summarise_jobs(result)
-        summary["ranks"] = sum(job["ranks"] for job in summary["jobs"])
+    if jobs:
+        summary["jobs"] = jobs
+        summary["ranks"] = sum(job["ranks"] for job in jobs)
     called = {kind.collective for kind in result.calls.kinds}
     if unchecked := assumed(result.resolved.get("collectives", {}).get("algorithm"), called):
         summary["assumptions"] = unchecked
     return summary
-
-
-def summarise_job(result: RunRecord, job: JobRecord) -> Summary:
-    """Summarise one of several jobs as a run by itself, from its own start; links are those of the whole run."""
-    own = of_job(result, job)
-    return {**summarise(replace(own, jobs=())), "causes": causes(own)}
 
 
 def to_json(summary: Summary) -> str:

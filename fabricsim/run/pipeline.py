@@ -35,7 +35,7 @@ from fabricsim.records.program import COLLECTIVE, COMPUTE, NONE
 from fabricsim.results.throughput import IterationWork
 from fabricsim.run.bill import said_of
 from fabricsim.run.result import Result
-from fabricsim.run.together import Placed, crossed_by, joined, run, sent_over, streams
+from fabricsim.run.together import Placed, crossed_by, crossing, joined, run, sent_over, streams
 from fabricsim.scenario import given, library
 from fabricsim.scenario.defaults import left_to_defaults
 from fabricsim.scenario.jobs import placed
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results import result as record
     from fabricsim.results.pairs import Pairs
+    from fabricsim.run.together import Stream
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.load import Overrides
     from fabricsim.scenario.scenario import Scenario
@@ -155,9 +156,11 @@ def load_any(
 
 def build_plan(loaded: LoadedScenario) -> JobPlan:
     """Plan a scenario's job; its ``program`` writes it out. Raises InputError if the scenario has no job."""
-    job = one_job(loaded)
-    machines = machines_of(loaded.scenario, range(job.parallelism.ranks))
-    return plan_job(job, machines, Links.of(loaded.scenario))
+    return _plan(one_job(loaded), loaded.scenario)
+
+
+def _plan(job: Job, scenario: Scenario) -> JobPlan:
+    return plan_job(job, machines_of(scenario, range(job.parallelism.ranks)), Links.of(scenario))
 
 
 def one_job(loaded: LoadedScenario) -> Job:
@@ -189,12 +192,7 @@ def counted_plan(loaded: LoadedScenario) -> JobPlan:
     In a run all ranks send as many tokens to experts as the busiest receives, since all wait for it; but imbalance
     moves tokens from rank to rank and makes none. Errors as of `build_plan`.
     """
-    plan = build_plan(loaded)
-    if plan.job.expert_imbalance == 1:
-        return plan
-    even = plan.job.model_copy(update={"expert_imbalance": 1.0})
-    machines = machines_of(loaded.scenario, range(even.parallelism.ranks))
-    return plan_job(even, machines, Links.of(loaded.scenario))
+    return _plan(one_job(loaded).model_copy(update={"expert_imbalance": 1.0}), loaded.scenario)
 
 
 def pairs_of(loaded: LoadedScenario) -> Pairs:
@@ -402,12 +400,8 @@ def _run(
     if replayed.end <= replayed.start:
         msg = f"{scenario.name}: the iteration took no time: nothing was simulated; give a job that computes or sends"
         raise SimulationError(msg)
-    notes = (*ready.notes, *(stream.note(replayed.end) for stream in beside))
-    if fabric.world.communicators["ticking"].any():
-        notes = (*notes, _TICKING)
-    calls = call_records(fabric, program, replayed, sent_over(fabric, beside, replayed.end))
-    used = np.flatnonzero(carried(fabric.parts)[0][: len(fabric.platform.wires.names)])
-    idle = uncrossed(fabric, used)
+    others = crossing(fabric, beside)
+    calls = call_records(fabric, program, replayed, sent_over(others, replayed.end))
     some, counted = program.representatives, counters(fabric, "dag_nodes")
     if some is not None and fabric.wiring.folding is not None:
         counted["folded_ranks"] = program.ranks - len(some)
@@ -424,7 +418,7 @@ def _run(
         spans=replayed.spans,
         timers=program.timers,
         calls=calls,
-        links=link_records(fabric, program, replayed.end, crossed_by(fabric, beside)),
+        links=link_records(fabric, program, replayed.end, crossed_by(others)),
         series=rate_series(fabric, replayed.end),
         slowdowns=fabric.world.slowdowns.copy(),
         counters=counted,
@@ -432,7 +426,7 @@ def _run(
         iteration=replayed.end - replayed.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
-        notes=(*notes, *([idle] if idle else ()), *fabric.failures.notes(replayed.end)),
+        notes=(*ready.notes, *_notes(fabric, beside, replayed.end)),
         jobs=records if ready.named else (),
         failures=fabric.failures.records(replayed.end),
     )
@@ -441,3 +435,11 @@ def _run(
     if large:  # the parts of a fabric refer to one another: Python would keep its tables for some runs more
         gc.collect()
     return result
+
+
+def _notes(fabric: Fabric, beside: Sequence[Stream], end: int) -> list[str]:
+    """Say of a run until `end`, ps, what became of traffic, what is left out, what was idle, and what failures did."""
+    traffic = [stream.note(end) for stream in beside]
+    ticking = [_TICKING] if fabric.world.communicators["ticking"].any() else []
+    idle = uncrossed(fabric, np.flatnonzero(carried(fabric.parts)[0][: len(fabric.platform.wires.names)]))
+    return [*traffic, *ticking, *([idle] if idle else ()), *fabric.failures.notes(end)]

@@ -17,7 +17,7 @@ from fabricsim.units import PS_PER_S, human_count, human_seconds, seconds
 from fabricsim.workload.program import together
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     import simpy
     from numpy.typing import NDArray
@@ -139,31 +139,28 @@ def _repeat(env: simpy.Environment, fabric: Fabric, stream: Stream) -> Generator
         yield env.timeout(max(begin - env.now, 0))
 
 
-def crossed_by(fabric: Fabric, beside: Sequence[Stream]) -> dict[int, set[str]]:
-    """Name the traffic that crosses each resource."""
-    found: dict[int, set[str]] = {}
-    for stream, resource in _crossing(fabric, beside):
-        found.setdefault(resource, set()).add(stream.label)
-    return found
-
-
-def sent_over(fabric: Fabric, beside: Sequence[Stream], end: int) -> dict[int, list[tuple[int, int]]]:
-    """Say from when to when traffic was sent over each resource that it crosses, until `end`, ps."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    for stream, resource in _crossing(fabric, beside):
-        found.setdefault(resource, []).extend(stream.sent(end))
-    return {resource: intervals for resource, intervals in found.items() if intervals}
-
-
-def _crossing(fabric: Fabric, beside: Sequence[Stream]) -> Iterator[tuple[Stream, int]]:
-    """Go through the resources that traffic which has begun crosses."""
+def crossing(fabric: Fabric, beside: Sequence[Stream]) -> dict[int, list[Stream]]:
+    """Find the traffic that has begun and crosses each resource."""
+    found: dict[int, list[Stream]] = {}
     for stream in beside:
         if not stream.begun:
             continue
         ports = connection_ports(stream.flows, fabric.platform.endpoints)
         routes = set(fabric.wiring.routes(connections(stream.flows, ports)))
         for resource in set().union(*(fabric.wiring.route_hops[route] for route in routes)):
-            yield stream, resource
+            found.setdefault(resource, []).append(stream)
+    return found
+
+
+def crossed_by(crossing: Mapping[int, Sequence[Stream]]) -> dict[int, set[str]]:
+    """Name the traffic that crosses each resource."""
+    return {resource: {stream.label for stream in streams} for resource, streams in crossing.items()}
+
+
+def sent_over(crossing: Mapping[int, Sequence[Stream]], end: int) -> dict[int, list[tuple[int, int]]]:
+    """Say from when to when traffic was sent over each resource that it crosses, until `end`, ps."""
+    found = {resource: [sent for stream in some for sent in stream.sent(end)] for resource, some in crossing.items()}
+    return {resource: intervals for resource, intervals in found.items() if intervals}
 
 
 def joined(jobs: Sequence[Placed], replays: Sequence[Replay]) -> tuple[Program, Replay, tuple[JobRecord, ...]]:

@@ -181,10 +181,11 @@ class Outages(State):
         """
         flows = self.flows
         some = np.flatnonzero((flows["owner"] != NONE) & (flows["legs"] > 0) & np.isin(flows["route"], list(routes)))
-        self._keep_timers(some)
         later = np.zeros(0, np.int64) if at_once else self._standing(some)
+        rest = np.setdiff1d(some, later)
+        self._keep_timers(rest)
         self._go_on_later(later)
-        for flow in np.setdiff1d(some, later).tolist():
+        for flow in rest.tolist():
             park(self, flow)
             go_on(self, flow)
         settle(self)
@@ -245,7 +246,8 @@ class Outages(State):
         lasting = {} if failures is None else failures.lasting()
         since: dict[int, int] = {}
         for wire, begin in lasting.items():
-            since = dict.fromkeys(self._crossing([wire]).tolist(), begin) | since
+            for flow in self._crossing([wire]).tolist():
+                since.setdefault(flow, begin)
         cut = [
             flow
             for flow, begin in sorted(since.items())

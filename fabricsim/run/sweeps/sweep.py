@@ -131,13 +131,16 @@ class Sweep:
 
     def inputs(self) -> set[Path]:
         """Files that the runs read: scenarios, what these name before anything is varied, settings and options."""
-        named, found = {self.beside(self.written.prices or "")}, set[Path]()
+        named, scenarios, found = {self.beside(self.written.prices or "")}, set[str](), set[Path]()
         for task in self.tasks(Path()):
-            named |= {str(task.scenario), *texts_in({**task.settings}), *texts_in({**task.options})}
-        for scenario in {str(task.scenario) for task in self.tasks(Path())}:
+            named |= {*texts_in({**task.settings}), *texts_in({**task.options})}
+            scenarios.add(str(task.scenario))
+        for scenario in scenarios:
             with suppress(InputError):  # as of `engines`
                 found |= {*load(scenario).files}
-        return found | {Path(name) for name in named if name and exists(Path(name)) and Path(name).is_file()}
+        return found | {
+            Path(name) for name in named | scenarios if name and exists(Path(name)) and Path(name).is_file()
+        }
 
 
 def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Sweep:
