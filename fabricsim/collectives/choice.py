@@ -33,6 +33,8 @@ class Choice:
     `lines_within`: whether messages that leave the host have no lines: those of NVLS stand for what NVLink loses.
     `stripes`: NICs of a host by which the channels of a ring or a tree leave it in turn; if there are fewer channels,
         the messages of each go in equal parts by several.
+    `by_links`: whether messages inside a host go over all NVLinks between its GPUs of the group, not only over those
+        between sender and receiver.
     `window`: messages that a connection's FIFO holds.
     `start`: time until the kernel works, ps.
     `latency`: one way between hosts, in the place of the transport's latency, its send overhead and interrupt
@@ -53,6 +55,7 @@ class Choice:
     line: tuple[int, int] = SIMPLE
     lines_within: bool = False
     stripes: int = 1
+    by_links: bool = False
     window: int = 2
     start: int = 0
     latency: int | None = None
@@ -61,6 +64,11 @@ class Choice:
     copy_rate: float = 0.0
     reduction_rate: float = 0.0
     ticking: bool = False
+
+    @property
+    def is_striped(self) -> bool:
+        """Whether messages may go other ways than that of their sender and receiver."""
+        return self.stripes > 1 or self.by_links
 
     @cached_property
     def wiring(self) -> Choice:
@@ -111,6 +119,12 @@ def nics_of(cluster: Cluster, ranks: int, hosts: int) -> int:
     return 1 if hosts == 1 else max(1, cluster.nics_per_host * ranks // hosts // cluster.gpus_per_host)
 
 
+def takes_all_links(algorithm: str, cluster: Cluster) -> bool:
+    """Whether an algorithm uses all NVLinks that join the GPUs of a host without a switch."""
+    declared = _declared(algorithm)
+    return (declared.striped or declared.turned) and any(each.mesh is not None for each in cluster.variants)
+
+
 def from_settings(settings: Collectives, cluster: Cluster) -> Choose:
     """Choose what the scenario says, on a cluster whose hosts have so many GPUs and NICs."""
 
@@ -132,6 +146,7 @@ def from_settings(settings: Collectives, cluster: Cluster) -> Choose:
             intra_host_step=times.intra_host_step,
             line=LL if small else SIMPLE,
             stripes=stripes,
+            by_links=takes_all_links(algorithm, cluster) and not paired,
             window=FIFO_STEPS if paired and _declared(algorithm).ahead else 2,
             start=times.start,
             reduction_rate=settings.reduction_rate or 0.0,

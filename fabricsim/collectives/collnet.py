@@ -132,5 +132,5 @@ def _through_switches(  # noqa: PLR0913, PLR0917  where, what and by whom
 
 ALGORITHM = (
     Algorithm("collnet_direct", {"all_reduce": direct}, by_host=True, switches="network"),
-    Algorithm("collnet_chain", {"all_reduce": chain}, by_host=True, switches="network"),
+    Algorithm("collnet_chain", {"all_reduce": chain}, by_host=True, switches="network", turned=True),
 )

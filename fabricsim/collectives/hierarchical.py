@@ -59,4 +59,4 @@ def _ring(builder: Builder, ring: Sequence[int], first: int, unit: int, *, reduc
             builder.receive(lane, ring[place - 1], first + (piece - 1) % n * unit, unit, reduce=reduce)
 
 
-ALGORITHM = Algorithm("hierarchical", {"all_reduce": all_reduce}, by_host=True)
+ALGORITHM = Algorithm("hierarchical", {"all_reduce": all_reduce}, by_host=True, turned=True)

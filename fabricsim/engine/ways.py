@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 Stripes = tuple[tuple[int, int], ...]
-"""Pairs of endpoints of two hosts, each by another NIC; none if a message goes by that of its sender."""
+"""Pairs of endpoints by whose ways a message goes in equal parts; none if it goes by that of its own.
+
+Of two hosts, each by another NIC; of one host, each over other NVLinks.
+"""
 
 
 class Connection(NamedTuple):
@@ -33,7 +36,7 @@ class Connection(NamedTuple):
     `port`: tells connections of one pair apart.
     `network_step`, `intra_host_step`: added to the latency if the route leaves the host, or if it does not, ps.
     `latency`: takes the place of the transport's own latency, ps.
-    `stripes`: pairs of endpoints by whose NICs the message goes in equal parts; its own if left out.
+    `stripes`: pairs of endpoints by whose ways the message goes in equal parts; its own if left out.
     `byte_latency`: added to the latency for each byte of a message that leaves the host, ps.
     `polled`: whether no interrupt that may be moderated announces a message.
     `posts`: how often the transport's overhead comes before each message.
@@ -84,15 +87,19 @@ class Ways:
         return gpus & ~within, gpus & within & (sources != targets)
 
     def stripes(self, source: int, target: int, ranks: tuple[int, ...], choice: Choice, channel: int) -> Stripes:
-        """Choose the pairs of a group's ranks by whose NICs the messages of a channel go.
+        """Choose the pairs of a group's ranks by whose ways the messages of a channel go.
 
         NCCL and RCCL turn each channel's ring or tree so that it leaves a host at another GPU, next to a NIC of its
         own. Here its messages between hosts go by that NIC; if there are fewer channels than NICs, each has several.
+        If no switch joins the GPUs of a host, channels take these in orders that use all links; here messages to the
+        next GPU go in parts over all links that their sender has to others of the group.
         """
-        if choice.stripes == 1 or self.switches.is_switch(max(source, target)):
+        if not choice.is_striped or self.switches.is_switch(max(source, target)):
             return ()
         here, there = self.platform.host_of(source), self.platform.host_of(target)
         if here == there:
+            return tuple((source, other) for other in self.platform.linked(source, ranks)) if choice.by_links else ()
+        if choice.stripes == 1:
             return ()
         ways: dict[int, list[int]] = {here: [], there: []}
         for host, found in ways.items():
@@ -125,7 +132,7 @@ class Ways:
                 costs[resource] = costs.get(resource, 0.0) + cost / len(paths)
         latency = max(path.latency for path in paths)
         crossing = tuple(shares[resource] / len(paths) for resource in costs)
-        return Path(tuple(costs.items()), latency, network=True, shares=crossing)
+        return Path(tuple(costs.items()), latency, network=paths[0].network, shares=crossing)
 
     def out(self, source: int, target: int, stripes: Stripes) -> Sequence[Hop]:
         """List what a message passes before its adapter's wire; nothing if it is in parts or a switch sends it."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import simpy
 
 from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.ways import Ways
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import build_plan
 from fabricsim.units import PS_PER_S, seconds
@@ -33,6 +34,8 @@ from fabricsim.workload.work import Exchange, Wait
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fabricsim.collectives.choice import Choice
+    from fabricsim.engine.ways import Stripes
     from fabricsim.scenario.load import LoadedScenario
     from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.stages import Stage, Timed
@@ -59,12 +62,13 @@ class IdleFabric:
     def __init__(self, loaded: LoadedScenario) -> None:
         self._fabric = Fabric(simpy.Environment(), loaded.scenario)
         self._cluster = loaded.scenario.cluster
+        self._ways = Ways(self._fabric.platform, self._fabric.wiring.switches)
         self.edge = cache(self._edge)
 
-    def _edge(self, source: int, target: int) -> tuple[float, float, bool]:
+    def _edge(self, source: int, target: int, parts: Stripes = ()) -> tuple[float, float, bool]:
         """Bytes/s and latency in seconds from one rank to another, and whether it leaves the host."""
         platform = self._fabric.platform
-        path = platform.path(source, target)
+        path = self._ways.path(source, target, 0, parts)
         rate = min(platform.resources.capacities[resource] / cost for resource, cost in path.hops)
         software = self._fabric.model.latency + self._fabric.model.overhead if path.network else 0
         return rate, seconds(path.latency + software), path.network
@@ -84,25 +88,31 @@ class IdleFabric:
             return 0.0
         choice = self._fabric.wiring.choose(name, tuple(ranks), size)
         if choice.algorithm == "hierarchical":
-            return self._hierarchical(ranks, size)
-        return self.ring(ranks, size, TURNS[name], choice.stripes)
+            return self._hierarchical(ranks, size, choice)
+        return self.ring(ranks, size, TURNS[name], choice)
 
-    def _hierarchical(self, ranks: Sequence[int], size: int) -> float:
+    def _hierarchical(self, ranks: Sequence[int], size: int, choice: Choice) -> float:
         domain = self._cluster.gpus_per_host
         hosts: dict[int, list[int]] = {}
         for rank in ranks:
             hosts.setdefault(rank // domain, []).append(rank)
         inside, across = next(iter(hosts.values())), [members[0] for members in hosts.values()]
-        return self.ring(inside, size, 2, 1) + self.ring(across, size // len(inside), 2, 1)
+        return self.ring(inside, size, 2, choice) + self.ring(across, size // len(inside), 2, choice)
 
-    def ring(self, ranks: Sequence[int], size: int, turns: int, stripes: int) -> float:
+    def ring(self, ranks: Sequence[int], size: int, turns: int, choice: Choice) -> float:
         """Time of so many turns of a ring, seconds."""
         if len(ranks) == 1:
             return 0.0
-        edges = [self.edge(here, there) for here, there in pairwise([*ranks, ranks[0]])]
-        rate = min(rate * (stripes if network else 1) for rate, _, network in edges)
+        edges = [self.edge(*pair, self._parts(*pair, ranks, choice)) for pair in pairwise([*ranks, ranks[0]])]
+        rate = min(rate * (choice.stripes if network else 1) for rate, _, network in edges)
         latency = sum(latency for _, latency, _ in edges) / len(edges)
         return turns * (len(ranks) - 1) * (latency + size / len(ranks) / rate)
+
+    def _parts(self, here: int, there: int, ranks: Sequence[int], choice: Choice) -> Stripes:
+        """Give the ways of a ring's message inside a host; between hosts there are none but its own."""
+        platform = self._fabric.platform
+        inside = platform.host_of(here) == platform.host_of(there)
+        return self._ways.stripes(here, there, tuple(ranks), choice, 0) if inside else ()
 
 
 def iteration(loaded: LoadedScenario) -> Iteration:

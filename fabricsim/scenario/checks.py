@@ -20,6 +20,7 @@ from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, algorithms, cha
 from fabricsim.scenario.fabric import TOPOLOGIES, keys_of
 from fabricsim.scenario.job import DIMENSIONS
 from fabricsim.scenario.job_checks import job_problems, peak_problems
+from fabricsim.scenario.nvlinks import NvlinkMesh
 from fabricsim.scenario.packet import SOCKET_KINDS
 from fabricsim.scenario.packet_checks import packet_checks
 from fabricsim.scenario.partial import Unsettled, settled
@@ -243,6 +244,31 @@ def _intra_host(scenario: Parts) -> Iterator[Mistake]:
         yield Mistake("cluster.intra_host", problem, 'choose "shared-memory" or "pcie-p2p", or add the rate')
 
 
+def _nvlinks(scenario: Parts) -> Iterator[Mistake]:
+    """Check what joins the GPUs of a host without a switch."""
+    cluster, key = scenario.cluster, "cluster.nvlinks_between"
+    between, count, links = cluster.nvlinks_between, cluster.gpus_per_host, cluster.gpu.nvlinks
+    if between is None:
+        return
+    if cluster.intra_host != "nvlink":
+        if "intra_host" not in cluster.model_fields_set:
+            problem = f"has no effect if intra_host is {cluster.intra_host!r}"
+            yield Mistake(key, problem, 'set cluster.intra_host to "nvlink", or take this out')
+    elif links is None:
+        problem = f"is in links, and the GPU {cluster.gpu.name!r} does not say of how many its nvlink_rate is"
+        yield Mistake(key, problem, "add cluster.gpu.nvlinks")
+    elif isinstance(between, NvlinkMesh) and len(between.rows) < count:
+        yield Mistake(key, f"has {len(between.rows)} rows, and a host has {count} GPUs", "write a row for each GPU")
+    elif (most := _most_links(between, count)) > links:
+        problem = f"gives a GPU {most} links, and {cluster.gpu.name!r} has {links}"
+        yield Mistake(key, problem, "write fewer, or correct gpu.nvlinks")
+
+
+def _most_links(between: int | NvlinkMesh, gpus: int) -> int:
+    """Count the links of the GPU that has most."""
+    return between * (gpus - 1) if isinstance(between, int) else max(map(sum, between.rows))
+
+
 def _speeds(scenario: Parts) -> Iterator[Mistake]:
     cluster = scenario.cluster
     hosts = cluster.hosts
@@ -270,7 +296,7 @@ def _kinds(scenario: Parts) -> Iterator[Mistake]:
 def _of_hosts(scenario: Parts) -> Iterator[Mistake]:
     for adapter in _ADAPTERS:
         yield from _socket(scenario, adapter)
-    for check in (_between_sockets, _pcie, _nics, _pxn, _intra_host):
+    for check in (_between_sockets, _pcie, _nics, _pxn, _intra_host, _nvlinks):
         yield from check(scenario)
 
 
@@ -333,9 +359,13 @@ def _in_switches(scenario: Parts) -> Iterator[Mistake]:
     for collective, name in {"": wanted}.items() if isinstance(wanted, str) else wanted.items():
         key = f"collectives.algorithm.{collective}".removesuffix(".")
         switches = found.switches if (found := ALGORITHMS.find(name)) else "none"
-        if switches == "host" and scenario.cluster.intra_host != "nvlink":
-            way_out = 'set cluster.intra_host = "nvlink", or choose another algorithm'
-            yield Mistake(key, f"{show(name)} needs the switch that joins the GPUs of a host", way_out)
+        if switches != "host":
+            continue
+        problem = f"{show(name)} needs the switch that joins the GPUs of a host"
+        if scenario.cluster.intra_host != "nvlink":
+            yield Mistake(key, problem, 'set cluster.intra_host = "nvlink", or choose another algorithm')
+        elif scenario.cluster.nvlinks_between is not None:
+            yield Mistake(key, problem, "take cluster.nvlinks_between out, or choose another algorithm")
 
 
 def _moderation(scenario: Parts, adapter: str) -> Iterator[Mistake]:
@@ -386,6 +416,7 @@ _CHECKS: tuple[Callable[[Parts], Iterator[Mistake]], ...] = (
     _nics,
     _pxn,
     _intra_host,
+    _nvlinks,
     _speeds,
     _nccl,
     _slow_start,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from fabricsim.scenario.base import Spec
+from fabricsim.scenario.nvlinks import NvlinkMesh, NvlinksBetween
 from fabricsim.scenario.quantity import Bytes, Duration, Flops, Rate
 from fabricsim.scenario.transport import Transport
 from fabricsim.scenario.variation import Jitter, Numbers, Speed, Speeds
@@ -83,7 +84,8 @@ class Gpu(Spec):
     is less than what PCIe carries: data goes that way without GPUDirect, and through shared memory.
     With ``transposed_factors`` products in 8 bits with a scale per tensor read factors along their sum alone, so that
     gradients need them transposed; Blackwell's do not (``is_non_tn_fp8_gemm_supported`` of Transformer Engine).
-    ``nvlink_efficiency`` is the share of ``nvlink_rate`` that data reaches beside the headers of its packets.
+    ``nvlink_efficiency`` is the share of ``nvlink_rate`` that data reaches beside the headers of its packets;
+    ``nvlinks`` is how many links that is the rate of.
     ``kernels`` and ``streams`` have been measured, and take that time.
     ``nccl_start``, ``nccl_step`` and ``nccl_copy_rate`` are what NCCL's kernels of protocol Simple take over NVLink
     to begin and for each message, and the rate at which they copy out what they do not pass on; NCCL's own tables
@@ -114,6 +116,7 @@ class Gpu(Spec):
     transposed_factors: bool = True
     staged_rate: Rate | None = None
     nvlink_rate: Rate | None = None
+    nvlinks: Annotated[int, Field(ge=1, le=64)] | None = None
     nvlink_efficiency: Fraction = 1.0
     nccl_start: Duration | None = None
     nccl_step: Duration | None = None
@@ -189,6 +192,7 @@ class HostKind(Spec):
     nic_below_gpu_switch: bool | None = None
     gpudirect: bool | None = None
     intra_host: Literal["shared-memory", "pcie-p2p", "nvlink"] | None = None
+    nvlinks_between: NvlinksBetween | None = None
     join: Literal["ideal", "pcie"] | None = None
     pxn: bool | None = None
     transport: Transport | None = None
@@ -205,7 +209,8 @@ class Cluster(Spec):
 
     ``join`` says how a GPU reaches its NIC: ``"ideal"`` puts GPU memory on the wire without any
     host limit, ``"pcie"`` goes through the PCIe tree, the sockets and, on socket transports, the
-    proxy thread. ``intra_host`` says how GPUs of one host reach each other. ``ethernet_nic`` is the
+    proxy thread. ``intra_host`` says how GPUs of one host reach each other; over NVLink a switch joins them, or
+    ``nvlinks_between`` says how many links join each two directly. ``ethernet_nic`` is the
     adapter that transports of kind ``tcp`` use, where a host has one besides ``nic``.
 
     A host has ``nics_per_host`` adapters of type ``nic``, each with a slot and a cable of its own; NIC ``i``
@@ -235,6 +240,7 @@ class Cluster(Spec):
     nic_below_gpu_switch: bool = False
     gpudirect: bool = False
     intra_host: Literal["shared-memory", "pcie-p2p", "nvlink"] = "shared-memory"
+    nvlinks_between: NvlinksBetween | None = None
     pxn: bool = False
     nic_failover: bool = False
     gpu_speed: Speed = Speeds()
@@ -247,6 +253,16 @@ class Cluster(Spec):
     def ranks(self) -> int:
         """GPUs in the cluster; rank ``r`` is GPU ``r % gpus_per_host`` of host ``r // gpus_per_host``."""
         return self.hosts * self.gpus_per_host
+
+    @property
+    def mesh(self) -> NvlinkMesh | None:
+        """How many NVLinks join each two GPUs of a host; None if a switch joins them, or no NVLink."""
+        count, between = self.gpus_per_host, self.nvlinks_between
+        if self.intra_host != "nvlink":
+            return None
+        if isinstance(between, int):
+            return NvlinkMesh(tuple(tuple(between * (gpu != other) for other in range(count)) for gpu in range(count)))
+        return None if between is None else NvlinkMesh(tuple(row[:count] for row in between.rows[:count]))
 
     @property
     def variants(self) -> tuple[Cluster, ...]:

@@ -46,7 +46,10 @@ class Algorithm:
     ahead
         Whether sends of `PAIRED` collectives do not wait for what is received, as those of NCCL.
     striped
-        Whether its channels leave a host by different NICs.
+        Whether its channels take the GPUs of a host in different orders, so that they leave it by different NICs, and
+        use all NVLinks between its GPUs if no switch joins these.
+    turned
+        Whether they do so inside hosts alone.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Algorithm:
     switches: Literal["none", "host", "network"] = "none"
     ahead: bool = False
     striped: bool = False
+    turned: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what makes no template; that of `by_rank` has a function ``steps``."""

@@ -192,14 +192,14 @@ CASES = (
     TableCase(
         "nccl-mi300x",
         _AMD,
-        ("cluster.gpu=mi300x", "cluster.gpus_per_host=8", *_INSIDE, "collectives=rccl"),
+        (*_hosts("mi300x-platform", 1), "collectives=rccl"),
         "xGMI as RCCL counts it; its kernels for small calls, those of MSCCL++, are not modelled",
     ),
     TableCase(
         "nccl-mi300x-2",
         _AMD,
-        (*_hosts("dgx-h100", 2), "cluster.gpu=mi300x", "transport=roce-400g", "collectives=rccl"),
-        "hosts as clusters/dgx-h100 but for the GPU",
+        (*_hosts("mi300x-platform", 2), "transport=roce-400g", "collectives=rccl"),
+        "adapters, processors and PCIe as those of clusters/dgx-h100",
     ),
     TableCase(
         "nccl-400g-sendrecv",

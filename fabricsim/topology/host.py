@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.scenario.cluster import Cluster
+    from fabricsim.scenario.nvlinks import NvlinkMesh
 
 Hop = tuple[int, float]
 """A resource and the units of it that a payload byte costs."""
@@ -82,6 +83,7 @@ class HostPorts:
     ``staging`` is what the few thread blocks of a collective's kernel store and load, if that is known.
     GPUs are given by their number in the host, its memory as None. ``gpu``, ``switch`` and ``socket`` are indexed by
     the GPU's number, those of NICs by the NIC's; ``threads`` are those of the GPUs, and the last is the memory's.
+    ``nvlink`` is what each GPU has to and from their switch, ``direct`` what it has to each other one without a switch.
     """
 
     gpus: int
@@ -97,6 +99,8 @@ class HostPorts:
     nic_switch: list[Lanes | None] = field(default_factory=list)
     between_sockets: dict[tuple[int, int], int] = field(default_factory=dict)
     nvlink: list[Lanes] = field(default_factory=list)
+    mesh: NvlinkMesh | None = None
+    direct: dict[tuple[int, int], int] = field(default_factory=dict)
     memory: list[Lanes] = field(default_factory=list)
     staging: list[Lanes] = field(default_factory=list)
     threads: list[int] = field(default_factory=list)
@@ -150,8 +154,7 @@ class HostPorts:
         if gpu is not None and nic is not None and nic != self._nic_of(gpu):
             # NCCL's PXN: the data is written to a GPU of that NIC, which sends it (src/graph/paths.cc)
             gateway = nic * self.gpus // self.nics
-            over = [(self.nvlink[gpu].up, 1.0), (self.nvlink[gateway].down, 1.0)]
-            return [*over, *self.leave(gateway, copy, staged=staged)]
+            return [*self.within(gpu, gateway), *self.leave(gateway, copy, staged=staged)]
         if self.ideal:
             return list(self._thread(gpu, copy))
         if gpu is None:
@@ -167,11 +170,7 @@ class HostPorts:
         """List the hops from the wire into a GPU's memory, or the host's, by its own NIC or another of the host."""
         if gpu is not None and nic is not None and nic != self._nic_of(gpu):
             gateway = nic * self.gpus // self.nics
-            return [
-                *self.enter(gateway, copy, staged=staged),
-                (self.nvlink[gateway].up, 1.0),
-                (self.nvlink[gpu].down, 1.0),
-            ]
+            return [*self.enter(gateway, copy, staged=staged), *self.within(gateway, gpu)]
         if self.ideal:
             return list(self._thread(gpu, copy))
         if gpu is None:
@@ -188,8 +187,8 @@ class HostPorts:
         if here is None or there is None:
             pair = [gpu for gpu in (here, there) if gpu is not None]
             return [hop for gpu in pair for hop in self._to_host_memory(gpu, stores=here is not None)]
-        if self.intra_host == "nvlink":
-            return [(self.nvlink[here].up, 1.0), (self.nvlink[there].down, 1.0)]
+        if way := self._over_nvlinks(here, there):
+            return way
         if self.ideal:
             return [(self.memory[here].up, 1.0), (self.memory[there].down, 1.0)]
         crossing = self._cross(self.socket[here], self.socket[there])
@@ -200,6 +199,18 @@ class HostPorts:
             return _merged([*self._gpu_hops(here, pcie.GPU_STORE), *crossing, *self._gpu_hops(there, written)])
         stores = self._staged(here, pcie.GPU_STORE)
         return _merged([*stores, *crossing, *self._staged(there, pcie.GPU_LOAD)])
+
+    def _over_nvlinks(self, here: int, there: int) -> list[Hop]:
+        """List the hops over NVLinks; none if they do not lead there.
+
+        Without a switch they go by way of one GPU if need be, as NCCL's do (``PATH_NVB``, src/graph/paths.cc).
+        """
+        if self.nvlink:
+            return [(self.nvlink[here].up, 1.0), (self.nvlink[there].down, 1.0)]
+        if (here, there) in self.direct:
+            return [(self.direct[here, there], 1.0)]
+        between = self.mesh.between(here, there) if self.mesh is not None else None
+        return [] if between is None else [(self.direct[here, between], 1.0), (self.direct[between, there], 1.0)]
 
     def _to_host_memory(self, gpu: int, *, stores: bool) -> list[Hop]:
         if self.ideal:
@@ -247,14 +258,27 @@ def _build_pcie(cluster: Cluster, name: str, ports: HostPorts, resources: Resour
                     )
 
 
+def _build_nvlinks(cluster: Cluster, gpu: int, ports: HostPorts, resources: ResourceList) -> None:
+    """Add what a GPU has to the switch of its host, or to the other GPUs."""
+    if cluster.gpu.nvlink_rate is None or cluster.intra_host != "nvlink":
+        return
+    usable = cluster.gpu.nvlink_rate * cluster.gpu.nvlink_efficiency
+    if ports.mesh is None:
+        ports.nvlink.append(_lanes(resources, f"{_FIRST}/gpu{gpu}/nvlink", NVLINK, usable))
+        return
+    for other, links in enumerate(ports.mesh.rows[gpu]):
+        if links:
+            share = links / (cluster.gpu.nvlinks or links)
+            ports.direct[gpu, other] = resources.add(f"{_FIRST}/gpu{gpu}/nvlink/gpu{other}", NVLINK, usable * share)
+
+
 def _build_host(cluster: Cluster, resources: ResourceList, proxy_threads: int, pcie_share: float) -> HostPorts:
     ideal = cluster.join == "ideal"
     ports = HostPorts(cluster.gpus_per_host, cluster.nics_per_host, cluster.intra_host, ideal, cluster.gpudirect)
+    ports.mesh = cluster.mesh
     for gpu in range(cluster.gpus_per_host):
         ports.threads.append(resources.add(f"{_FIRST}/gpu{gpu}/proxy", THREAD, float(proxy_threads)))
-        if cluster.gpu.nvlink_rate is not None and cluster.intra_host == "nvlink":
-            usable = cluster.gpu.nvlink_rate * cluster.gpu.nvlink_efficiency
-            ports.nvlink.append(_lanes(resources, f"{_FIRST}/gpu{gpu}/nvlink", NVLINK, usable))
+        _build_nvlinks(cluster, gpu, ports, resources)
         if cluster.gpu.staged_rate is not None and not ideal:
             ports.staging.append(_lanes(resources, f"{_FIRST}/gpu{gpu}/staging", STAGING, cluster.gpu.staged_rate))
         if ideal:

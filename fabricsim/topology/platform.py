@@ -21,7 +21,7 @@ from fabricsim.topology.wires import WIRE, freeze, network_of
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -290,6 +290,18 @@ class Platform:
         """List the hops between two endpoints of one host."""
         host = self.host_of(source)
         return self._hosts.of(host, self._ports(host).within(self._gpu(source), self._gpu(target)))
+
+    def linked(self, rank: int, ranks: Iterable[int]) -> list[int]:
+        """List the ranks of a group on a rank's host to which NVLinks lead, each in proportion to their number.
+
+        There are none if a switch joins the GPUs of the host, or if links do not lead to all of the group on it.
+        """
+        host = self.host_of(rank)
+        mesh, first = self._ports(host).mesh, host * self._per_host
+        gpus = [other - first for other in ranks if self.host_of(other) == host]
+        if mesh is None or not mesh.is_whole(gpus):
+            return []
+        return [first + gpu for gpu in mesh.partners(rank - first, gpus)]
 
     def way_out(self, source: int, copy: float | None = None, *, target: int | None = None) -> list[Hop]:
         """List the hops from an endpoint's memory onto the wire.

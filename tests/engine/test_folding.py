@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 ROCE = {"kind": "roce", "latency": "2us"}
 HOSTS_OF_4 = {"gpus_per_host": 4, "intra_host": "nvlink"}
+MESHED = {**HOSTS_OF_4, "nvlinks_between": 4}
+SQUARE = [[0, 2, 0, 4], [2, 0, 4, 0], [0, 4, 0, 2], [4, 0, 2, 0]]
+"""NVLinks between four GPUs, none across."""
 
 
 class Run(NamedTuple):
@@ -116,6 +119,8 @@ def test_slow_gpus_fold_if_they_come_again_and_no_further() -> None:
         ({"data": 8}, {}, 1),
         # rings side by side over the adapters of the hosts
         ({"data": 4, "tensor": 4}, HOSTS_OF_4, 1),
+        ({"data": 4, "tensor": 4}, MESHED, 1),
+        ({"data": 8, "tensor": 2}, {**HOSTS_OF_4, "nvlinks_between": SQUARE}, 2),
         # one ring through the hosts: alike are those with the same place in their host
         ({"data": 16}, HOSTS_OF_4, 4),
         # stages differ, and stages that lie together in a host fold by host
@@ -285,6 +290,7 @@ def places(draw: st.DrawFn) -> dict[str, Any]:
         "gpus_per_host": draw(st.sampled_from([1, 2, 4])),
         "join": draw(st.sampled_from(["ideal", "pcie"])),
         "intra_host": draw(st.sampled_from(["nvlink", "shared-memory"])),
+        "nvlinks_between": draw(st.sampled_from([None, 4, SQUARE])),
     }
     return {
         **network,

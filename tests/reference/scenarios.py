@@ -43,7 +43,7 @@ _JOB = {"model": _MODEL, "micro_batch": 1, "global_batch": 1, "sequence": 8, "ke
 
 
 def _cluster(hosts: int, keys: dict[str, Any]) -> dict[str, Any]:
-    nvlink = {"nvlink_rate": "300GBps"} if keys.get("intra_host") == "nvlink" else {}
+    nvlink = {"nvlink_rate": "300GBps", "nvlinks": 12} if keys.get("intra_host") == "nvlink" else {}
     return {
         "name": "made for tests",
         "hosts": hosts,

@@ -13,7 +13,7 @@ from fabricsim.scenario import library
 from fabricsim.scenario.cluster import Gpu
 
 ON_NVLINK = {"nccl_start", "nccl_step", "nccl_copy_rate", "nccl_ll_start", "nccl_ll_step"}
-LINKS = {"nvlink_rate", "nvlink_efficiency"}
+LINKS = {"nvlink_rate", "nvlinks", "nvlink_efficiency"}
 LACKS = {  # and why
     "a100-pcie-40gb": LINKS | ON_NVLINK,  # no NVLink: PCIe is its cluster's
     "rtx-2080-ti": LINKS | ON_NVLINK,  # as above
@@ -21,7 +21,8 @@ LACKS = {  # and why
     "t4": LINKS | ON_NVLINK,  # as above
     "v100-sxm2-16gb": ON_NVLINK - {"nccl_ll_start", "nccl_ll_step"},  # those of NCCL's tables, by its version
     "v100-sxm2-32gb": ON_NVLINK - {"nccl_ll_start", "nccl_ll_step"},  # as above
-    "mi250x-gcd": ON_NVLINK,  # RCCL's times are those of collectives/rccl.toml
+    "mi250x-gcd": ON_NVLINK
+    | {"nvlinks"},  # they lead to other GPUs in different numbers; RCCL's times are those of collectives/rccl.toml
     "mi300x": ON_NVLINK,  # as above
 }
 OPTIONAL = {  # of jobs, measurements, newer types

@@ -18,22 +18,19 @@ class Architecture:
     `capability`: CUDA compute capability times ten.
     `link`: one direction of one NVLink, GB/s.
     `counted`: what NCCL takes a link for (``src/graph/topo.h``), GB/s.
-    `switched`: whether hosts join GPUs by NVSwitch; if not, each pair has its own links.
     """
 
     capability: int
     link: float
     counted: float
-    switched: bool
 
 
-_VOLTA = Architecture(70, 25.0, 20.0, switched=False)  # E: DGX-1 and 4-GPU hosts; DGX-2 has NVSwitch
-_TURING = Architecture(75, 25.0, 20.0, switched=False)
-_AMPERE = Architecture(80, 25.0, 20.0, switched=True)
-_ADA = Architecture(89, 25.0, 20.0, switched=False)
-_HOPPER = Architecture(90, 25.0, 20.6, switched=True)
-_GRACE_HOPPER = Architecture(90, 25.0, 20.6, switched=False)  # E: hosts of four, 6 links to each other GPU
-_BLACKWELL = Architecture(100, 50.0, 40.1, switched=True)
+_VOLTA = Architecture(70, 25.0, 20.0)
+_TURING = Architecture(75, 25.0, 20.0)
+_AMPERE = Architecture(80, 25.0, 20.0)
+_ADA = Architecture(89, 25.0, 20.0)
+_HOPPER = Architecture(90, 25.0, 20.6)
+_BLACKWELL = Architecture(100, 50.0, 40.1)
 
 _BY_NAME = {  # E: developer.nvidia.com/cuda-gpus
     "v100": _VOLTA,
@@ -46,7 +43,7 @@ _BY_NAME = {  # E: developer.nvidia.com/cuda-gpus
     "h100": _HOPPER,
     "h200": _HOPPER,
     "h800": _HOPPER,
-    "gh200": _GRACE_HOPPER,
+    "gh200": _HOPPER,
     "b100": _BLACKWELL,
     "b200": _BLACKWELL,
     "gb200": _BLACKWELL,

@@ -7,6 +7,7 @@ each link of a host whose GPUs are taken in PCI order; the search for other orde
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -101,8 +102,10 @@ def describe(  # noqa: PLR0913  by name only
     """
     kind = architecture(cluster.gpu)
     per_host = max(1, ranks // hosts)
+    if cluster.mesh is not None and not cluster.mesh.is_whole(range(per_host)):
+        cluster = cluster.model_copy(update={"intra_host": "shared-memory"})
     rates = _rates(kind, hosts, tuning)
-    ring = tree = _search(rates, _limits(cluster, kind, per_host, hosts, network))
+    ring = tree = _search(rates, _limits(cluster, per_host, hosts, network))
     if cluster.intra_host == "shared-memory" and per_host > 1 and tuning.version < DIRECT_BEFORE:
         rate = min(direct_ring_load(cluster, per_host, hosts), network if hosts > 1 else float("inf"))
         # U: of trees, which use links both ways, half a link stays
@@ -122,7 +125,7 @@ def describe(  # noqa: PLR0913  by name only
         near=cluster.nic_below_gpu_switch or cluster.join == "ideal" or hosts == 1,
         ring=ring,
         tree=_tree(ring, rates, cluster, hosts) if nvlink else tree,
-        nvls=_nvls(kind, cluster, per_host, hosts, ring) if nvlink else None,
+        nvls=_nvls(kind, cluster, per_host, hosts, ring) if nvlink and cluster.mesh is None else None,
         channels=doubled,
         nvls_channels=_NVLS_CHANNELS,
         tuning=tuning,
@@ -130,15 +133,16 @@ def describe(  # noqa: PLR0913  by name only
     )
 
 
-def _limits(cluster: Cluster, kind: Architecture, per_host: int, hosts: int, network: float) -> _Limits:
+def _limits(cluster: Cluster, per_host: int, hosts: int, network: float) -> _Limits:
     nics = max(1, getattr(cluster, "nics_per_host", 1) * per_host // cluster.gpus_per_host)
     within, each = float("inf"), float("inf")
     partners = 1
     if per_host > 1 and cluster.intra_host == "nvlink":
         within = each = counted_nvlink(cluster.gpu)
-        if not kind.switched:
-            partners = per_host - 1
-            each = within / max(1, cluster.gpus_per_host - 1)
+        if cluster.mesh is not None:
+            common = math.gcd(*cluster.mesh.rows[0][:per_host])
+            partners = cluster.mesh.fewest(range(per_host)) // common
+            each = within * common / (cluster.gpu.nvlinks or common)
             within = each * partners
     elif per_host > 1 or hosts > 1:
         within = each = ring_load(cluster, per_host, hosts)
@@ -194,7 +198,7 @@ def _tree(ring: Graph, rates: tuple[float, ...], cluster: Cluster, hosts: int) -
 
 def _nvls(kind: Architecture, cluster: Cluster, per_host: int, hosts: int, ring: Graph) -> Graph | None:
     """Heads on each GPU of a host, all of whose links each of them uses."""
-    if kind.capability < _SM90 or not kind.switched or per_host < 2:  # noqa: PLR2004  a pair
+    if kind.capability < _SM90 or per_host < 2:  # noqa: PLR2004  a pair
         return None
     heads = min(per_host, _NVLS_HEADS) if hosts == 1 else min(per_host, _NVLS_HEADS, ring.channels)
     rates = _WITHIN_SM100 if kind.capability >= _SM100 else _WITHIN_SM90

@@ -7,7 +7,17 @@ from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.choice import FIFO_STEPS, LL, LL128, SIMPLE, Choice, from_settings, merged, nics_of
+from fabricsim.collectives.choice import (
+    FIFO_STEPS,
+    LL,
+    LL128,
+    SIMPLE,
+    Choice,
+    from_settings,
+    merged,
+    nics_of,
+    takes_all_links,
+)
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.chunks import RING_STEPS
@@ -147,6 +157,7 @@ class NcclPlan:
             line=line,
             lines_within=found.algorithm == "nvls-tree",
             stripes=self._stripes(found, group),
+            by_links=takes_all_links(self._named(found), self._cluster),
             window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
             start=self._start(found.algorithm, found.protocol, group),
             latency=_latency(measured, _ENGINE[found.algorithm]) if measured else None,
@@ -175,12 +186,15 @@ class NcclPlan:
             latency=_latency(measured, plain.algorithm) if measured else None,
             byte_latency=measured.byte_latency * PS_PER_S if measured else 0.0,
             line=plain.line,
+            by_links=plain.by_links,
             reduction_rate=plain.reduction_rate if own else 0.0,
         )
 
     def _send_chunk(self, step: int, group: GroupShape, size: int) -> int:
         """Count what all channels between two ranks send at once; one stands for all of them."""
         links = nvlinks(self._gpu) if group.hosts == 1 and group.within == "nvlink" else 0
+        if links and self._cluster.mesh is not None:
+            links = min(filter(None, self._cluster.mesh.rows[0]))
         step *= _NVLINK_STEP if links else 1
         return step * chunks.send_channels(step, size, 2 * max(1, links), group)
 

@@ -269,7 +269,7 @@ class Footprint:
     def _striped(self, number: int, sources: Indices, targets: Indices, channel: int) -> Indices:
         """Return the number of the stripes of each connection of a channel, shape ``(groups, connections)``."""
         layout = self.layouts[number]
-        if layout.choice.stripes == 1:
+        if not layout.choice.is_striped:
             return np.full(sources.shape, self._numbered(number, ()))
         numbers = np.zeros(sources.shape, np.int64)
         for group, ranks in enumerate(layout.members.tolist()):

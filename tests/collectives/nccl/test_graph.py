@@ -29,21 +29,24 @@ def _hkbu(*settings: str) -> Cluster:
     return load("hkbu", list(settings)).scenario.cluster
 
 
-def _dgx(gpu: str, gpus: int = 8) -> Cluster:
-    settings = [f"cluster.gpu={gpu}", "cluster.intra_host=nvlink", f"cluster.gpus_per_host={gpus}"]
+def _dgx(gpu: str, gpus: int = 8, *more: str) -> Cluster:
+    settings = [*more, f"cluster.gpu={gpu}", "cluster.intra_host=nvlink", f"cluster.gpus_per_host={gpus}"]
     return _hkbu(*settings, "cluster.gpus_per_pcie_switch=1", "cluster.hosts=1")
 
 
 @pytest.mark.parametrize(
-    ("gpu", "gpus", "ring", "channels"),
+    ("gpu", "gpus", "between", "ring", "channels"),
     [
-        ("a100-sxm-80gb", 8, Graph(12, 20, 20), 24),
-        ("h100-sxm", 8, Graph(12, 30, 30), 24),  # github.com/NVIDIA/nccl/issues/1197: nChannels 12, bw 30
-        ("v100-sxm2-32gb", 4, Graph(6, 20, 20), 12),
+        ("a100-sxm-80gb", 8, (), Graph(12, 20, 20), 24),
+        ("h100-sxm", 8, (), Graph(12, 30, 30), 24),  # github.com/NVIDIA/nccl/issues/1197: nChannels 12, bw 30
+        ("v100-sxm2-32gb", 4, (2,), Graph(6, 20, 20), 12),
+        ("gh200-96gb", 4, (6,), Graph(12, 30, 30), 24),
+        ("v100-sxm2-32gb", 2, (1,), Graph(1, 20, 20), 2),
     ],
 )
-def test_nvlink_hosts(gpu: str, gpus: int, ring: Graph, channels: int) -> None:
-    group = describe(_dgx(gpu, gpus), gpus, 1, network=12.5, tuning=tuning("2.18"))
+def test_nvlink_hosts(gpu: str, gpus: int, between: tuple[int, ...], ring: Graph, channels: int) -> None:
+    described = _dgx(gpu, gpus, *(f"cluster.nvlinks_between={links}" for links in between))
+    group = describe(described, gpus, 1, network=12.5, tuning=tuning("2.18"))
     assert (group.ring, group.channels) == (ring, channels)
 
 
