@@ -1,4 +1,4 @@
-"""The command that fits a transport to measured tables, or takes measured kernels from traces: calibrate."""
+"""The command that fits a transport to measured tables, or GPUs to measured kernels or an iteration: calibrate."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from fabricsim.cli import common
 from fabricsim.cli.calibrate_gpu import are_kernel_traces, calibrate_gpu
+from fabricsim.cli.calibrate_iteration import calibrate_iteration
 from fabricsim.errors import InputError
 from fabricsim.units import BYTES
 
@@ -32,7 +33,7 @@ LogsArgument = Annotated[
     typer.Argument(
         metavar="LOG...",
         help="nccl-tests logs, osu_latency or osu_bw tables, or names of measured tables that ship; "
-        "or the profiler's (Kineto) traces of a job, with shapes.",
+        "or the profiler's (Kineto) traces of a job, with shapes; with --iteration the scenario of a job.",
     ),
 ]
 ClusterOption = Annotated[
@@ -43,6 +44,10 @@ TransportOption = Annotated[
 ]
 GpuOption = Annotated[
     str | None, common.preset("gpus", "GPU that the kernels of traces are laid over: of the library, or a file.")
+]
+IterationOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Measured time of an iteration of the job, which calibrates the GPUs' speed."),
 ]
 PresetOption = Annotated[
     Path | None,
@@ -73,6 +78,7 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     cluster: ClusterOption = None,
     transport: TransportOption = None,
     gpu: GpuOption = None,
+    iteration: IterationOption = None,
     output: PresetOption = None,
     hold_out: HoldOutOption = None,
     halves: HalvesOption = None,
@@ -85,17 +91,23 @@ def calibrate(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Fit latency, bandwidth and host costs of a transport to measured tables, and write it as a preset.
 
-    Of traces it takes the times of kernels, and writes them as a preset of a GPU.
+    Of traces it takes the times of kernels, and writes them as a preset of a GPU. With --iteration it finds the speed
+    of GPUs with which a job takes the measured time.
     """
     from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
 
     if output is not None:
         preset.check_target(output)
     common.check_output_file(output, *map(Path, logs), cluster, transport, gpu, collectives)
+    given: dict[str, object] = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
+    given |= {"halves": halves is not None, "test": test, "collectives": collectives}
+    unused = [f"--{option}" for option, value in given.items() if value]
+    if iteration is not None:
+        unused += ["--gpu"] * (gpu is not None)
+        calibrate_iteration(logs, iteration, settings or [], output, unused=unused, as_json=as_json)
+        return
     if are_kernel_traces(logs):
-        given: dict[str, object] = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
-        given |= {"halves": halves is not None, "test": test, "collectives": collectives, "set": settings}
-        unused = [f"--{option}" for option, value in given.items() if value]
+        unused += ["--set"] * bool(settings)
         calibrate_gpu(logs, gpu, output, unused=unused, as_json=as_json)
         return
     if cluster is None or transport is None or gpu is not None:

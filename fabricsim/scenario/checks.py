@@ -248,7 +248,7 @@ def _nvlinks(scenario: Parts) -> Iterator[Mistake]:
     """Check what joins the GPUs of a host without a switch."""
     cluster, key = scenario.cluster, "cluster.nvlinks_between"
     between, count, links = cluster.nvlinks_between, cluster.gpus_per_host, cluster.gpu.nvlinks
-    if between is None:
+    if between == "switch":
         return
     if cluster.intra_host != "nvlink":
         if "intra_host" not in cluster.model_fields_set:
@@ -364,8 +364,8 @@ def _in_switches(scenario: Parts) -> Iterator[Mistake]:
         problem = f"{show(name)} needs the switch that joins the GPUs of a host"
         if scenario.cluster.intra_host != "nvlink":
             yield Mistake(key, problem, 'set cluster.intra_host = "nvlink", or choose another algorithm')
-        elif scenario.cluster.nvlinks_between is not None:
-            yield Mistake(key, problem, "take cluster.nvlinks_between out, or choose another algorithm")
+        elif scenario.cluster.nvlinks_between != "switch":
+            yield Mistake(key, problem, 'set cluster.nvlinks_between to "switch", or choose another algorithm')
 
 
 def _moderation(scenario: Parts, adapter: str) -> Iterator[Mistake]:

@@ -240,7 +240,7 @@ class Cluster(Spec):
     nic_below_gpu_switch: bool = False
     gpudirect: bool = False
     intra_host: Literal["shared-memory", "pcie-p2p", "nvlink"] = "shared-memory"
-    nvlinks_between: NvlinksBetween | None = None
+    nvlinks_between: NvlinksBetween = "switch"
     pxn: bool = False
     nic_failover: bool = False
     gpu_speed: Speed = Speeds()
@@ -258,11 +258,11 @@ class Cluster(Spec):
     def mesh(self) -> NvlinkMesh | None:
         """How many NVLinks join each two GPUs of a host; None if a switch joins them, or no NVLink."""
         count, between = self.gpus_per_host, self.nvlinks_between
-        if self.intra_host != "nvlink":
+        if self.intra_host != "nvlink" or between == "switch":
             return None
         if isinstance(between, int):
             return NvlinkMesh(tuple(tuple(between * (gpu != other) for other in range(count)) for gpu in range(count)))
-        return None if between is None else NvlinkMesh(tuple(row[:count] for row in between.rows[:count]))
+        return NvlinkMesh(tuple(row[:count] for row in between.rows[:count]))
 
     @property
     def variants(self) -> tuple[Cluster, ...]:

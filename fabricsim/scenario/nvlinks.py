@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import PlainValidator
 
@@ -50,11 +50,13 @@ class NvlinkMesh(NamedTuple):
         return ways.index(max(ways)) if any(ways) else None
 
 
-def _read(value: object) -> int | NvlinkMesh:
+def _read(value: object) -> int | NvlinkMesh | Literal["switch"]:
+    if value == "switch":
+        return "switch"
     if isinstance(value, NvlinkMesh) or (isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST):
         return value
     if not isinstance(value, list | tuple):
-        msg = f"is {show(value)}; write how many links join each two GPUs, 1 to {_MOST}, or a row for each GPU"
+        msg = f"is {show(value)}; write how many links join each two GPUs, 1 to {_MOST}, a row for each GPU, or switch"
         raise ValueError(msg)  # noqa: TRY004  pydantic makes a mistake of a ValueError only
     rows = [list(row) if isinstance(row, list | tuple) else [] for row in value]
     for number, row in enumerate(rows):
@@ -80,5 +82,5 @@ def _check_row(rows: list[list[object]], number: int, row: list[object]) -> None
             raise ValueError(msg)
 
 
-NvlinksBetween = Annotated[int | NvlinkMesh, PlainValidator(_read)]
-"""Links that join each two GPUs of a host: as many between all, or a row for each GPU."""
+NvlinksBetween = Annotated[int | NvlinkMesh | Literal["switch"], PlainValidator(_read)]
+"""Links that join each two GPUs of a host: as many between all, or a row for each GPU; or that a switch does."""

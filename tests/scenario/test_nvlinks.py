@@ -51,8 +51,9 @@ def test_hosts_with_fewer_gpus_have_the_links_of_the_first() -> None:
         ((0, 4, 4, 4), (4, 0, 4, 4), (4, 4, 0, 4), (4, 4, 4, 0))
     )
     assert load("hkbu", list(CLUSTER)).scenario.cluster.mesh is None
+    assert load("dlperf", ["cluster.nvlinks_between=switch"]).scenario.cluster.mesh is None
     idle = load("dlperf", ["cluster.intra_host=pcie-p2p"]).scenario.cluster
-    assert (idle.mesh, idle.nvlinks_between is not None) == (None, True)
+    assert (idle.mesh, idle.nvlinks_between == "switch") == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_hosts_with_fewer_gpus_have_the_links_of_the_first() -> None:
     [
         (
             ["cluster.nvlinks_between=0"],
-            "is 0 (write how many links join each two GPUs, 1 to 64, or a row for each GPU)",
+            "is 0 (write how many links join each two GPUs, 1 to 64, a row for each GPU, or",
         ),
         (["cluster.nvlinks_between=true"], "write how many links join each two GPUs"),
         (["cluster.nvlinks_between=[[0, 1], [1]]"], "has 1 numbers in row 1 and 2 rows"),
@@ -72,7 +73,7 @@ def test_hosts_with_fewer_gpus_have_the_links_of_the_first() -> None:
         (["cluster.nvlinks_between=4", "cluster.gpu=mi250x-gcd"], "does not say of how many its nvlink_rate is"),
         (
             ["cluster.nvlinks_between=4", "collectives.algorithm=nvls"],
-            "needs the switch that joins the GPUs of a host (take cluster.nvlinks_between out, or choose another",
+            'the switch that joins the GPUs of a host (set cluster.nvlinks_between to "switch", or choose another',
         ),
     ],
 )
@@ -85,3 +86,9 @@ def test_mistakes_say_what_and_how_to_mend_it(settings: list[str], problem: str)
 def test_links_without_nvlink_are_refused_unless_it_was_given_up() -> None:
     with pytest.raises(ScenarioError, match="has no effect if intra_host is 'shared-memory'"):
         load("ideal-16", ["cluster.gpus_per_host=4", "cluster.nvlinks_between=4"])
+
+
+def test_kinds_of_hosts_may_have_a_switch_among_others_without() -> None:
+    kinds = "cluster.kinds={ new = { hosts = '1', nvlinks_between = 'switch' } }"
+    cluster = load("hkbu", [*CLUSTER, "cluster.nvlinks_between=4", "cluster.hosts=2", kinds]).scenario.cluster
+    assert [variant.mesh is None for variant in cluster.variants] == [False, True]
