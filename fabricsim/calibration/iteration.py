@@ -1,8 +1,4 @@
-"""How fast the GPUs of a job are by a measured iteration: one number, for runs that nobody has measured.
-
-The time of an iteration grows with what its kernels take, from that of communication and hosts alone; both ends of a
-stretch that holds the measured time are brought together by the Illinois method (Dowell and Jarratt, BIT 11, 1971).
-"""
+"""The speed of a job's GPUs from a measured iteration, and a scenario that has it."""
 
 from __future__ import annotations
 
@@ -14,21 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from fabricsim.calibration.preset import write_checked
 from fabricsim.errors import InputError
 from fabricsim.results.summary import summarise
+from fabricsim.run.gpu_speed import gpu_speed
 from fabricsim.run.pipeline import one_job, simulate
 from fabricsim.scenario.include import is_file_name
 from fabricsim.scenario.load import load
-from fabricsim.scenario.variation import MOST, Speeds
+from fabricsim.scenario.variation import Speeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fabricsim.results.summary import Summary
-
-_CLOSE = 1e-4
-"""Share of the measured time within which it is met."""
-_RUNS = 40
-_LEAST = 1 / 64
-"""Part of the time of kernels below which nobody's GPUs are."""
 
 
 class Calibrated(NamedTuple):
@@ -60,56 +51,13 @@ def calibrate(scenario: str, settings: Sequence[str], measured: float, progress:
         raise InputError(msg)
     runs: dict[float, Summary] = {}
 
-    def excess(factor: float) -> float:
-        """Time beyond the measured one of an iteration whose kernels take so many times as long, s."""
-        speed = float(f"{1 / factor:.4g}")
-        if speed not in runs:
-            runs[speed] = summarise(simulate(scenario, overrides=[*settings, f"cluster.gpu_speed={speed}"]))
-            progress(min(0.95, len(runs) / 8))
-        return float(runs[speed]["iteration_time_s"]) - measured
+    def iteration(speed: float) -> float:
+        runs[speed] = summarise(simulate(scenario, overrides=[*settings, f"cluster.gpu_speed={speed}"]))
+        progress(min(0.95, len(runs) / 8))
+        return float(runs[speed]["iteration_time_s"])
 
-    factor = _root(excess, measured)
-    speed = float(f"{1 / factor:.4g}")
+    speed = gpu_speed(iteration, measured)
     return Calibrated(measured, speed, runs[1.0], runs[speed])
-
-
-def _root(excess: Callable[[float], float], measured: float) -> float:
-    """Find the factor of the time of kernels at which an iteration takes the measured time."""
-    low, high = _stretch(excess, measured)
-    below, above = excess(low), excess(high)
-    side = 0
-    for _ in range(_RUNS):
-        if min(abs(below), abs(above)) <= _CLOSE * measured or above == below:
-            break
-        factor = (low * above - high * below) / (above - below)
-        found = excess(factor)
-        if found < 0:
-            low, below, above = factor, found, above / (2 if side < 0 else 1)
-            side = -1
-        else:
-            high, above, below = factor, found, below / (2 if side > 0 else 1)
-            side = 1
-    return min((low, high), key=lambda factor: abs(excess(factor)))
-
-
-def _stretch(excess: Callable[[float], float], measured: float) -> tuple[float, float]:
-    """Find two factors of the time of kernels between which the measured time lies."""
-    low = high = 1.0
-    while excess(high) < 0:
-        low, high = high, 2 * high
-        if high > MOST:
-            msg = f"no GPU speed makes an iteration last {measured:g} s: its kernels are no part of it"
-            raise InputError(msg)
-    while excess(low) > 0:
-        low, high = low / 2, low
-        if low < _LEAST:
-            least = excess(low) + measured
-            msg = (
-                f"no GPU speed makes an iteration last {measured:g} s: it takes {least:.3g} s with GPUs 64 times as "
-                "fast, which communication and the host need; `fabricsim run` says what they wait for"
-            )
-            raise InputError(msg)
-    return low, high
 
 
 def write(path: Path, scenario: str, settings: Sequence[str], found: Calibrated) -> None:

@@ -1,16 +1,20 @@
 """BERT-base on one to four hosts of eight V100 with 100 Gb/s InfiniBand, by seven frameworks, after DLPerf.
 
-Nothing is fitted to a row. One description serves all frameworks but for what their sources say: which operations are
-kernels of their own, the precision of gradients, when these are reduced and whether they are scaled, and that Python
-issues PyTorch's kernels.
+One description serves all frameworks but for what their sources say: which operations are kernels of their own, the
+precision of gradients, when these are reduced and whether they are scaled, and that Python issues PyTorch's kernels.
+What kernels reach under a framework, in a precision, compiled or not, is one number, the speed of its GPUs. It is
+calibrated on the rows with the fewest GPUs, which are not judged: on one GPU, if there are such.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim import measured
+from fabricsim.run.gpu_speed import gpu_speed
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 
@@ -56,19 +60,72 @@ def rows() -> list[Published]:
     return [_row(record) for record in measured.load("dlperf").rows]
 
 
+class _Software(NamedTuple):
+    """What the speed of GPUs goes by."""
+
+    framework: str
+    precision: str
+    compiled: bool
+
+
+def _software(record: np.void) -> _Software:
+    return _Software(str(record["framework"]), str(record["precision"]), bool(record["fused"] == "yes"))
+
+
+def _measured(record: np.void) -> float:
+    """Time of an iteration, s."""
+    return int(record["batch"]) * int(record["gpus"]) / float(record["rate"])
+
+
+@cache
+def _calibrating(software: _Software) -> tuple[np.void, ...]:
+    """List the rows with the fewest GPUs."""
+    those = [record for record in measured.load("dlperf").rows if _software(record) == software]
+    fewest = min(int(record["gpus"]) for record in those)
+    return tuple(record for record in those if int(record["gpus"]) == fewest)
+
+
+@cache
+def _speed(software: _Software) -> float:
+    """Give the median of the speeds with which GPUs take what was measured."""
+    found = median(
+        gpu_speed(partial(_iteration, _described(record).settings), _measured(record))
+        for record in _calibrating(software)
+    )
+    return float(f"{found:.4g}")
+
+
+def _iteration(settings: tuple[str, ...], speed: float) -> float:
+    return _predicted((*settings, _at(speed)))
+
+
+def _at(speed: float) -> str:
+    return f"cluster.gpu_speed={speed}"
+
+
 def _row(record: np.void) -> Published:
     run, gpus, framework = published_run(record), int(record["gpus"]), str(record["framework"])
-    seconds = int(record["batch"]) * gpus / float(record["rate"])
+    software = _software(record)
+    fewest = min(int(each["gpus"]) for each in _calibrating(software))
     hosts = -(-gpus // _PER_HOST)
     place = f"{hosts} host{'s' * (hosts > 1)}" if gpus >= _PER_HOST else "part of a host" if gpus > 1 else "1 GPU"
     groups = framework, str(record["precision"]), place, "compiled" if record["fused"] == "yes" else "not compiled"
     certainty, missing = measured.load("dlperf").certainty, str(record["missing"])
+    if gpus == fewest:
+        missing = missing or f"calibrates the speed of GPUs, {_speed(software)}"
     predict = lambda: _predicted(run.settings)  # noqa: E731  a row and how it is predicted
-    return Published(run.name, "s", seconds, str(record["line"]), certainty, predict, groups, missing, run.drawn)
+    return Published(
+        run.name, "s", _measured(record), str(record["line"]), certainty, predict, groups, missing, run.drawn
+    )
 
 
 def published_run(record: np.void) -> PublishedRun:
-    """Describe the run of a row."""
+    """Describe the run of a row, with GPUs as fast as they are under its software."""
+    run = _described(record)
+    return replace(run, settings=(*run.settings, _at(_speed(_software(record)))))
+
+
+def _described(record: np.void) -> PublishedRun:
     gpus, batch, framework = int(record["gpus"]), int(record["batch"]), str(record["framework"])
     hosts, compiled, said = -(-gpus // _PER_HOST), record["fused"] == "yes", _FRAMEWORKS[framework]
     lines: tuple[str, ...] = (

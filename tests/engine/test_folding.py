@@ -290,7 +290,7 @@ def places(draw: st.DrawFn) -> dict[str, Any]:
         "gpus_per_host": draw(st.sampled_from([1, 2, 4])),
         "join": draw(st.sampled_from(["ideal", "pcie"])),
         "intra_host": draw(st.sampled_from(["nvlink", "shared-memory"])),
-        "nvlinks_between": draw(st.sampled_from([None, 4, SQUARE])),
+        "nvlinks_between": draw(st.sampled_from(["switch", 4, SQUARE])),
     }
     return {
         **network,
