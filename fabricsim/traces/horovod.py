@@ -24,7 +24,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.groups import ONE_HOST
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
-from fabricsim.traces.kineto.messages import MOST_RANKS
+from fabricsim.traces.kineto.messages import ITEM, MOST_RANKS
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import COMMUNICATION, COPY, HOST, Communication, RecordingBuilder
 from fabricsim.units import PS_PER_US
@@ -52,19 +52,8 @@ _OPERATIONS: dict[str, Operation] = {
     "REDUCESCATTER": "reduce_scatter",
     "REDUCE": "reduce",
 }
-_ITEM = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "uint16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
+_NUMBERS = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "uint16", "int8", "uint8")
+_ITEM = {"bool": 1} | {name: ITEM[name] for name in _NUMBERS}
 _NEGOTIATE, _INTO, _FUSED = "NEGOTIATE_", "MEMCPY_IN_FUSION_BUFFER", "FUSION_BUFFER"
 _HOST_BUFFER = ("MEMCPY_IN_HOST_BUFFER", "MEMCPY_OUT_HOST_BUFFER")
 _DEEPEST = 64

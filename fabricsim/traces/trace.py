@@ -38,6 +38,8 @@ Operation = Literal[
 """What a communication does; ``"send_recv"`` is an NCCL group of sends and receives whose parts are not known."""
 
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+BY_PLAIN_NAME: dict[str, Operation] = {name.replace("_", ""): name for name in OPERATIONS}
+"""Operations by their names without underscores, such as ``"allreduce"``."""
 
 COMPUTE = 0
 """Kind of a node: work of a device, or of a rank where devices are not told apart."""

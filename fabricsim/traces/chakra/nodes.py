@@ -18,6 +18,7 @@ from fabricsim.traces.chakra.own import by_name
 from fabricsim.traces.dependencies import edges_of, in_a_cycle, of_lanes
 from fabricsim.traces.groups import ALL_RANKS
 from fabricsim.traces.trace import (
+    BY_PLAIN_NAME,
     COMMUNICATION,
     COMPUTE,
     COPY,
@@ -53,14 +54,7 @@ COLLECTIVES: tuple[Operation, ...] = (
 GATHERING = ("all_gather", "gather")
 """Operations of which ``comm_size`` is what each rank hands in, and the whole is as many times more."""
 
-_KERNELS: dict[str, Operation] = {
-    "reducescatter": "reduce_scatter",
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "alltoall": "all_to_all",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-}
+_KERNELS = ("reducescatter", "allreduce", "allgather", "alltoall", "broadcast", "reduce")
 """Parts of kernel names without underscores and hyphens."""
 _ROOTED = {"broadcast", "reduce", "gather", "scatter"}
 _MICROSECOND = 10**6
@@ -216,7 +210,7 @@ class NodeCollector:
         if number == NONE:
             self.builder.missing["what collectives do, but for the names of their kernels"] = None
             name = node.name.lower().replace("_", "").replace("-", "")
-            return next((operation for part, operation in _KERNELS.items() if part in name), "unknown")
+            return next((BY_PLAIN_NAME[part] for part in _KERNELS if part in name), "unknown")
         if number >= len(COLLECTIVES):
             raise self._error(node, f"has comm_type {number}; the collectives are 0 to {len(COLLECTIVES) - 1}")
         return COLLECTIVES[number]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import Communication
+from fabricsim.traces.trace import BY_PLAIN_NAME, Communication
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,35 +27,10 @@ MOST_RANKS = 2**20
 """Members of the largest group."""
 
 _KERNEL = re.compile(
-    r"(?:nccl|msccl|rccl)\w*?(AllReduce|ReduceScatter|AllGather|AllToAllv?|Broadcast|Reduce|SendRecv|Send|Recv)|"
+    r"(?:nccl|msccl|rccl)\w*?(AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|Reduce|SendRecv|Send|Recv)|"
     r"(?:nccl|msccl|rccl)\w*?Kernel"
 )
-_OF_KERNEL: dict[str | None, Operation] = {
-    "AllReduce": "all_reduce",
-    "ReduceScatter": "reduce_scatter",
-    "AllGather": "all_gather",
-    "AllToAll": "all_to_all",
-    "AllToAllv": "all_to_all",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "SendRecv": "send_recv",
-    "Send": "send",
-    "Recv": "recv",
-    None: "unknown",
-}
-_OF_NAME: dict[str, Operation] = {
-    "allreduce": "all_reduce",
-    "reducescatter": "reduce_scatter",
-    "allgather": "all_gather",
-    "alltoall": "all_to_all",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "barrier": "barrier",
-    "send": "send",
-    "recv": "recv",
-}
+_OF_NAME = {plain: name for plain, name in BY_PLAIN_NAME.items() if name not in {"send_recv", "unknown"}}
 """By how a name begins, once underscores are out of it; longer beginnings first."""
 _DATATYPES = {
     "float64": (8, "Double double"),
@@ -75,7 +50,8 @@ _DATATYPES = {
     "complex64": (8, "ComplexFloat c10::complex<float>"),
     "complex128": (16, "ComplexDouble c10::complex<double>"),
 }
-_ITEM = {name: size for name, (size, _) in _DATATYPES.items()}
+ITEM = {name: size for name, (size, _) in _DATATYPES.items()}
+"""Bytes of an element, by NCCL's names of types."""
 _DATATYPE = {name: kind for kind, (_, names) in _DATATYPES.items() for name in names.split()}
 """c10's and C++'s names of types, with underscores for spaces, to NCCL's."""
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
@@ -124,7 +100,7 @@ _NOTHING: tuple[object, ...] = (None, NONE, "", ())
 def operation_of_kernel(name: str) -> Operation | None:
     """Say what a kernel does by its name; None if it is none of NCCL or RCCL."""
     match = _KERNEL.match(name)
-    return None if match is None else _OF_KERNEL[match[1]]
+    return None if match is None else BY_PLAIN_NAME[(match[1] or "unknown").lower()]
 
 
 @lru_cache(1024)
@@ -164,7 +140,7 @@ def communication(note: Note, operation: Operation, group: int, ranks: tuple[int
     `operation`: what it does.
     `group`, `ranks`, `size`: number of its group, its members and how many: NONE or empty if not known.
     """
-    item = _ITEM.get(note.datatype, NONE)
+    item = ITEM.get(note.datatype, NONE)
     handed_in = note.handed_in * item if NONE not in {note.handed_in, item} else NONE
     handed_out = note.handed_out * item if NONE not in {note.handed_out, item} else NONE
     peer = note.peer

@@ -12,7 +12,8 @@ import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder
+from fabricsim.traces.kineto.messages import ITEM
+from fabricsim.traces.trace import BY_PLAIN_NAME, COMMUNICATION, COMPUTE, Communication, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,39 +21,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.traces.nccl_log.ranks import Entity, Ranks
-    from fabricsim.traces.trace import Operation, Recording
+    from fabricsim.traces.trace import Recording
 
 DATATYPES = (
-    ("int8", 1),
-    ("uint8", 1),
-    ("int32", 4),
-    ("uint32", 4),
-    ("int64", 8),
-    ("uint64", 8),
-    ("float16", 2),
-    ("float32", 4),
-    ("float64", 8),
-    ("bfloat16", 2),
-    ("float8e4m3", 1),
-    ("float8e5m2", 1),
+    *("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"),
+    *("bfloat16", "float8e4m3", "float8e5m2"),
 )
-"""Names and bytes by number (``ncclDataType_t`` of ``nccl.h``)."""
+"""Names by number (``ncclDataType_t`` of ``nccl.h``)."""
 
-_OPERATIONS: dict[str, Operation] = {
-    "allreduce": "all_reduce",
-    "reducescatter": "reduce_scatter",
-    "allgather": "all_gather",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "alltoall": "all_to_all",
-    "send": "send",
-    "recv": "recv",
-}
 _SHARES = ("reduce_scatter", "all_gather", "gather", "scatter", "all_to_all")
 """Operations whose count is that of one rank's share: NCCL's sendcount or recvcount."""
 _ROOTED = ("broadcast", "reduce", "gather", "scatter", "send", "recv")
+_OPERATIONS = {plain: name for plain, name in BY_PLAIN_NAME.items() if name in {"all_reduce", *_SHARES, *_ROOTED}}
 _POINT_TO_POINT = ("send", "recv")
 _MOST_SIZE = 2**62
 _PART = 2**16  # calls that are held as Python objects
@@ -163,8 +143,8 @@ class Caller:
             self._miss(f"what {self.log.operations[call.operation]} does: no collective of NCCL has that name")
         group, members = self._group(call.communicator)
         peer, member = self._peer(call, members) if operation in _ROOTED else (NONE, NONE)
-        datatype, item = DATATYPES[call.datatype] if call.datatype < len(DATATYPES) else ("", NONE)
-        size = NONE
+        datatype = DATATYPES[call.datatype] if call.datatype < len(DATATYPES) else ""
+        size, item = NONE, ITEM.get(datatype, NONE)
         if item == NONE:
             self._miss(f"bytes of datatype {call.datatype}: it is none of NCCL's")
         elif operation != "unknown":
