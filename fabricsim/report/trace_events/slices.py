@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from fabricsim.jit.compile import kernel
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM, NONE
 from fabricsim.report.trace_events.lines import MICROSECONDS, Number, compact, lines
 from fabricsim.results.places import places
@@ -26,8 +27,6 @@ the collectives of each dimension, as NCCL has a stream for each communicator. W
 the next of these numbers; the host has one."""
 _OF_RANKS = (COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD)
 _MOST_RANKS = 2**24
-_LARGEST = 2**63
-_FEW = 32
 _AT_ONCE = 2**15
 """Slices whose text is in memory at once."""
 
@@ -219,8 +218,10 @@ def drawn_of(result: RunRecord, some: NDArray[np.int64]) -> DrawnOps:
     stream = (ops["rank"] - ops["rank"].min(initial=_MOST_RANKS)) * np.int64(len(bases)) + place
     order = _by_start(stream, spans["start"])
     group = np.cumsum(np.diff(stream[order], prepend=stream[order[:1]]) != 0)
-    lane = np.empty(len(some), np.int64)
-    lane[order] = _lanes(group, spans["start"][order], spans["end"][order])
+    found = np.empty(len(some), np.int64)
+    _first_fit(found, np.empty_like(found), group, spans["start"][order], spans["end"][order])
+    lane = np.empty_like(found)
+    lane[order] = found
     last = lane >= most[place] - 1
     starts = spans["start"].copy()
     starts[last] = _one_after_another(stream[last], starts[last], spans["end"][last])
@@ -253,53 +254,28 @@ def dimensions(result: RunRecord) -> list[str]:
     return list(dict.fromkeys(kind.dimension for kind in result.calls.kinds))
 
 
-def _lanes(group: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give each span the first lane of its group that is free; spans in order of their group and start."""
-    lane = np.zeros(len(start), np.int64)
-    if not len(start):
-        return lane
-    if (int(group[-1]) + 1) * (int(end.max()) + 1) >= _LARGEST:  # their order will do
-        start, end = np.unique(np.concatenate([start, end]), return_inverse=True)[1].reshape(2, -1)
-    offset = group * (int(end.max()) + 1)
-    begin, until = start + offset, np.maximum.accumulate(end + offset)
-    # spans that overlap lie in one bunch; bunches of few spans are gone through side by side
-    fresh = np.flatnonzero(np.concatenate([[True], begin[1:] >= until[:-1]]))
-    sizes = np.diff(fresh, append=len(start))
-    few = (sizes > 1) & (sizes <= _FEW)
-    lane += _side_by_side(fresh[few], sizes[few], start, end)
-    for first, size in zip(fresh[sizes > _FEW].tolist(), sizes[sizes > _FEW].tolist(), strict=True):
-        some = slice(first, first + size)
-        lane[some] = _first_fit(start[some].tolist(), end[some].tolist())
-    return lane
+@kernel
+def _first_fit(
+    lane: NDArray[np.int64],
+    free: NDArray[np.int64],
+    group: NDArray[np.int64],
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+) -> None:
+    """Give each span the first `lane` of its group that is free; spans in order of their group and start.
 
-
-def _side_by_side(
-    fresh: NDArray[np.int64], sizes: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Lanes of the spans of some bunches, which begin at `fresh`: of each bunch the first span, then the second, ..."""
-    lane = np.zeros(len(start), np.int64)
-    free = np.zeros((len(fresh), int(sizes.max(initial=0))), np.int64)
-    for place in range(free.shape[1]):
-        bunch = np.flatnonzero(sizes > place)
-        span = fresh[bunch] + place
-        chosen = (free[bunch] <= start[span, None]).argmax(axis=1)
-        free[bunch, chosen] = end[span]
-        lane[span] = chosen
-    return lane
-
-
-def _first_fit(starts: list[int], ends: list[int]) -> list[int]:
-    free: list[int] = []
-    lanes = []
-    for start, end in zip(starts, ends, strict=True):
-        lane = 0
-        while lane < len(free) and free[lane] > start:
-            lane += 1
-        if lane == len(free):
-            free.append(end)
-        free[lane] = end
-        lanes.append(lane)
-    return lanes
+    `free`: for when each lane is free, as long as there are spans.
+    """
+    lanes = 0
+    for span in range(len(start)):
+        if span > 0 and group[span] != group[span - 1]:
+            lanes = 0
+        place = 0
+        while place < lanes and free[place] > start[span]:
+            place += 1
+        lanes = max(lanes, place + 1)
+        free[place] = end[span]
+        lane[span] = place
 
 
 def _mixed(values: NDArray[np.int64]) -> NDArray[np.uint64]:
