@@ -194,9 +194,7 @@ def _version(table: Measurement) -> str | None:
 
 
 def _table(found: Calibration) -> Table:
-    from rich.markup import escape  # noqa: PLC0415  slow to import
-
-    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  as above
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  imports rich
 
     words = ["95 % interval", "Determined"]
     table = FittedTable("Calibrated parameter", ["Value"], words=words, least=["Determined", "95 % interval"])
@@ -204,7 +202,7 @@ def _table(found: Calibration) -> Table:
         text = estimate.parameter.text
         interval = f"{text(estimate.low)} to {text(estimate.high)}"
         cells = (estimate.parameter.name, text(estimate.value), interval, "yes" if estimate.determined else "no")
-        table.add_row(*map(escape, cells))
+        table.add(*cells)
     return table
 
 

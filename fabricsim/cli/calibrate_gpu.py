@@ -91,7 +91,7 @@ def _kinds(found: KernelTimes, gpu: Gpu) -> Group:
         ratios = _ratios(kernels, gpu)
         cells = [f"{ratio:.2f}" for ratio in ratios] if ratios else ["-"] * 3
         calls = sum(len(each.times) for each in kernels)
-        table.add_row(kind, str(len(kernels)), str(calls), _milliseconds(time), *cells)
+        table.add(kind, str(len(kernels)), str(calls), _milliseconds(time), *cells)
     head = f"measured kernels, and the roofline of {gpu.name}"
     return _titled(head, table, f"these are {found.matched / found.total:.1%} of the time of all kernels but NCCL's")
 
@@ -104,9 +104,7 @@ def _titled(head: str, table: Table, below: str) -> Group:
 
 
 def _rest(found: KernelTimes) -> Group:
-    from rich.markup import escape  # noqa: PLC0415  slow to import
-
-    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  as above
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  imports rich
 
     operators: dict[str, tuple[int, int]] = {}
     for each in found.unmatched:
@@ -115,9 +113,7 @@ def _rest(found: KernelTimes) -> Group:
     ordered = sorted(operators.items(), key=lambda item: -item[1][1])
     table = FittedTable("Operator", ["Kernels", "Time", "Share"], least=["Kernels", "Time"])
     for name, (calls, time) in ordered[:_LISTED]:
-        table.add_row(
-            escape(name[:_SHOWN]) or "none known", str(calls), _milliseconds(time), f"{time / found.total:.1%}"
-        )
+        table.add(name[:_SHOWN] or "none known", str(calls), _milliseconds(time), f"{time / found.total:.1%}")
     below = f"and {len(ordered) - _LISTED} more operators" if len(ordered) > _LISTED else ""
     return _titled("kernels that match nothing, by operator", table, below)
 

@@ -55,7 +55,7 @@ def _by_half(found: Sequence[Half]) -> Group:
     table = FittedTable("Half that was held out", names, least=[*reversed(names[1:])])
     for each in found:
         figures = (middle_and_tail(getattr(each, attribute)) for attribute in _KINDS.values())
-        table.add_row(each.hold_out, *(f"{middle:.1%}, {tail:.1%}" for middle, tail in figures))
+        table.add(each.hold_out, *(f"{middle:.1%}, {tail:.1%}" for middle, tail in figures))
     whole = summary(found)
     held = (f"{label} {whole[f'{label}, halves that hold']} of {len(found)}" for label in _KINDS)
     below = f"median, 90th percentile; within {MEDIAN:.0%} and {TAIL:.0%}: {'; '.join(held)}"
@@ -74,5 +74,5 @@ def _by_size(found: Sequence[Half]) -> Table:
         rows = sizes == size
         off = np.abs(errors[rows])
         cells = (f"{np.median(off):.1%}", f"{off.max():.1%}", f"{np.abs(noise[rows]).max():.1%}")
-        table.add_row(human_bytes(size), str(int(rows.sum())), *cells)
+        table.add(human_bytes(size), str(int(rows.sum())), *cells)
     return table

@@ -31,7 +31,7 @@ def bench_text(bench: Mapping[str, Any]) -> RenderableType:
         cells = [f"{row['time_s'] * 1e6:.2f}"]
         cells += [f"{row[name] / 1e9:.2f}" for name in ("algbw_bytes_per_s", "busbw_bytes_per_s") if collective]
         cells += [f"{row['measured_s'] * 1e6:.2f}", f"{row['error']:+.1%}"] if compared else []
-        table.add_row(human_bytes(row["size_bytes"]), *cells)
+        table.add(human_bytes(row["size_bytes"]), *cells)
     head = Text(bench["test"], style="bold").append(f" on {bench['cluster']}, {bench['ranks']} ranks", style="not bold")
     head.append(f" over {bench['transport']}, {bench['collectives']}\n")
     return Group(head, table, *(Text(line) for line in bench["findings"]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable, titled
@@ -61,9 +60,7 @@ def _in_sum(sums: TransferSums | None) -> str:
 def _transfers(rows: list[TransferSummary]) -> Group:
     more = f" ({SHOWN} of {len(rows)} kinds, the longest)" if len(rows) > SHOWN else ""
     numbers = ["Ranks", "Size", "Count", "Captured", "Replayed", "Change"]
-    table = FittedTable("Transfer", numbers, least=["Ranks", "Count"])
-    for row in rows[:SHOWN]:
-        table.add_row(*map(escape, transfer_cells(row)))
+    table = FittedTable("Transfer", numbers, map(transfer_cells, rows[:SHOWN]), least=["Ranks", "Count"])
     title = f"Transfers, from the last rank ready to the last done (medians){more}"
     if any(row["captured_at_most"] for row in rows[:SHOWN]):
         title += f"; {AT_MOST}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable, titled
@@ -56,10 +55,8 @@ def causes_text(causes: Sequence[Cause], iteration: float) -> RenderableType:
     title.append(f", {100 * causes[0]['share']:.1f} % of {what_causes_share(causes, iteration)}")
     if sum(cause["share"] for cause in causes if cause["cause"] in NETWORK) < LIMITS:
         title.append("; nothing in the network limits it")
-    table = FittedTable("What the last rank waited for", ["At most\nto gain", "Share"])
-    for cause in causes[:ROWS]:
-        table.add_row(escape(cause_text(cause)), human_seconds(cause["time_s"]), f"{100 * cause['share']:.1f} %")
-    return Group(title, table, "")
+    rows = ((cause_text(one), human_seconds(one["time_s"]), f"{100 * one['share']:.1f} %") for one in causes[:ROWS])
+    return Group(title, FittedTable("What the last rank waited for", ["At most\nto gain", "Share"], rows), "")
 
 
 def resources_text(resources: Sequence[ResourceSummary], span: str = "whole run") -> RenderableType:
@@ -72,5 +69,5 @@ def resources_text(resources: Sequence[ResourceSummary], span: str = "whole run"
     for row in resources[:ROWS]:
         shares = (f"{100 * row[key]:.1f} %" for key in ("utilisation_mean", "utilisation_max"))
         name = f"{row['kind']} {row['tier']}"
-        table.add_row(escape(name), f"{row['count']:,}", *shares, escape(row["busiest"]))
+        table.add(name, f"{row['count']:,}", *shares, row["busiest"])
     return titled(f"Links and host resources, use over the {span}", table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.compared import compared
@@ -94,7 +93,7 @@ def _times(what: str, labels: tuple[str, str], rows: Iterable[Pair]) -> Table:
     table = FittedTable(what, [*labels, "Difference"])
     for row in rows:
         change = "-" if row.change is None else f"{100 * row.change:+.1f} %"
-        table.add_row(escape(row.name), human_seconds(row.first), human_seconds(row.second), change)
+        table.add(row.name, human_seconds(row.first), human_seconds(row.second), change)
     return table
 
 
@@ -102,7 +101,7 @@ def _shares(labels: tuple[str, str], rows: Iterable[Pair]) -> Table:
     table = FittedTable("Link", [*labels, "Difference"])
     for row in rows:
         cells = (f"{100 * share:.1f} %" for share in (row.first, row.second))
-        table.add_row(escape(row.name), *cells, f"{100 * (row.second - row.first):+.1f} pp")
+        table.add(row.name, *cells, f"{100 * (row.second - row.first):+.1f} pp")
     return table
 
 

@@ -31,9 +31,8 @@ def goodput_text(told: Mapping[str, Any]) -> RenderableType:
     head = Text(f"{told['name']}: {told['gpus']:,} GPUs, one of which fails every {_long(told['mtbf_of_job_s'])}\n")
     head.append(f"Goodput {told['goodput']:.1%}", style="bold")
     head.append(f": {told['iterations']:,} iterations of {told['iteration_s']:.4g} s in {_long(told['time_s'])}\n")
-    table = FittedTable("Where the time goes", ["Time", "Share"])
-    for part, name in _PARTS.items():
-        table.add_row(part, _long(told[name]), f"{told[name] / told['time_s']:.1%}")
+    rows = ((part, _long(told[name]), f"{told[name] / told['time_s']:.1%}") for part, name in _PARTS.items())
+    table = FittedTable("Where the time goes", ["Time", "Share"], rows)
     often = f"a checkpoint after each {_long(told['interval_s'])} of training, best {_long(told['best_interval_s'])}"
     said = (
         f"{told['failures']:,} failures; {often}",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.megatron_text import megatron_text
@@ -87,40 +86,37 @@ def _number(value: float | None) -> str:
 
 
 def _ranks(trace: TraceSummary) -> Table:
-    table = FittedTable("Rank", ["Host", "Device", "Operations", "Edges", "Span"], least=["Edges", "Device", "Host"])
-    for row in trace["ranks"][:SHOWN]:
-        table.add_row(
+    rows = (
+        (
             _number(row["rank"]),
-            escape(row["host"]) or "-",
-            escape(row["device"]) or "-",
+            row["host"] or "-",
+            row["device"] or "-",
             _number(row["nodes"]),
             _number(row["edges"]),
             _seconds(row["span_s"]),
         )
-    return table
+        for row in trace["ranks"][:SHOWN]
+    )
+    names = ["Host", "Device", "Operations", "Edges", "Span"]
+    return FittedTable("Rank", names, rows, least=["Edges", "Device", "Host"])
 
 
 def _steps(trace: TraceSummary) -> Table:
-    table = FittedTable("Step", ["Ranks", "Mean time"])
-    for row in trace["steps"][:SHOWN]:
-        table.add_row(str(row["number"]), _number(row["ranks"]), _seconds(row["time_s"]))
-    return table
+    rows = ((str(row["number"]), _number(row["ranks"]), _seconds(row["time_s"])) for row in trace["steps"][:SHOWN])
+    return FittedTable("Step", ["Ranks", "Mean time"], rows)
 
 
 def _lanes(trace: TraceSummary) -> Table:
-    table = FittedTable("Name", ["Ranks", "Operations", "Busy, mean"])
-    for row in trace["lanes"][:SHOWN]:
-        table.add_row(
-            escape(row["name"] or row["kind"]), _number(row["ranks"]), _number(row["nodes"]), _seconds(row["busy_s"])
-        )
-    return table
+    rows = (
+        (row["name"] or row["kind"], _number(row["ranks"]), _number(row["nodes"]), _seconds(row["busy_s"]))
+        for row in trace["lanes"][:SHOWN]
+    )
+    return FittedTable("Name", ["Ranks", "Operations", "Busy, mean"], rows)
 
 
 def _kinds(trace: TraceSummary) -> Table:
-    table = FittedTable("Kind", ["Count", "Time together"])
-    for row in trace["kinds"]:
-        table.add_row(row["kind"], _number(row["nodes"]), _seconds(row["time_s"]))
-    return table
+    rows = ((row["kind"], _number(row["nodes"]), _seconds(row["time_s"])) for row in trace["kinds"])
+    return FittedTable("Kind", ["Count", "Time together"], rows)
 
 
 def _communications(trace: TraceSummary) -> Table:
@@ -132,23 +128,23 @@ def _communications(trace: TraceSummary) -> Table:
     )
     for row in trace["communications"][:SHOWN]:
         size = row["group_size"]
-        table.add_row(
+        table.add(
             row["operation"],
             _bytes(row["size_bytes"]),
             _number(row["ranks"]),
             _number(row["per_rank"]),
             _bytes(row["total_bytes"]),
             *(_seconds(row[key]) for key in ("total_s", "min_s", "median_s", "max_s", "transfer_s")),
-            escape(row["group"] or "-") + (f" ({size})" if size is not None else ""),
+            (row["group"] or "-") + (f" ({size})" if size is not None else ""),
         )
     return table
 
 
 def _histogram(trace: TraceSummary) -> Table:
-    table = FittedTable("From", ["Count", "Bytes"])
-    for row in trace["histogram"]:
-        table.add_row(_bytes(row["from_bytes"]), _number(row["parts"]), _bytes(row["total_bytes"]))
-    return table
+    rows = (
+        (_bytes(row["from_bytes"]), _number(row["parts"]), _bytes(row["total_bytes"])) for row in trace["histogram"]
+    )
+    return FittedTable("From", ["Count", "Bytes"], rows)
 
 
 def _log(log: LogSummary) -> RenderableType:
@@ -170,7 +166,7 @@ def _measured(table: TableSummary) -> RenderableType:
     shown = FittedTable("Size", ["Time", "GB/s", "Bus GB/s"])
     for row in _spread(table["rows"]):
         rates = (row["algorithm_bandwidth"], row["bus_bandwidth"])
-        shown.add_row(
+        shown.add(
             _bytes(row["size_bytes"]),
             _seconds(row["time_s"]),
             *("-" if rate is None else f"{rate / _GIGA:.4g}" for rate in rates),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import SHOWN, FittedTable, titled
@@ -50,18 +49,15 @@ def _counts(log: MegatronSummary) -> str:
 
 
 def _spreads(log: MegatronSummary) -> Table:
-    table = FittedTable("", ["Median", "p10", "p90"])
     time = log["time_s"]
-    table.add_row("time per iteration", *(human_seconds(time[key]) for key in ("median", "p10", "p90")))
+    rows = [("time per iteration", *(human_seconds(time[key]) for key in ("median", "p10", "p90")))]
     rates = {
         "samples/s": log["samples_per_s"],
         "tokens/s": log["tokens_per_s"],
         "TFLOP/s per GPU": log["tflops_per_gpu"],
     }
-    for name, rate in rates.items():
-        if rate is not None:
-            table.add_row(name, *_numbers(rate))
-    return table
+    rows += [(name, *_numbers(rate)) for name, rate in rates.items() if rate is not None]
+    return FittedTable("", ["Median", "p10", "p90"], rows)
 
 
 def _numbers(rate: IterationSpread) -> tuple[str, ...]:
@@ -76,5 +72,5 @@ def _timers(log: MegatronSummary) -> Table:
     table = FittedTable("Timer", ["Iterations", *(("Min", "Max") if ranks else ("Time",))], least=["Iterations"])
     for row in log["timers"][:SHOWN]:
         low = () if not ranks else ("-" if row["min_s"] is None else human_seconds(row["min_s"]),)
-        table.add_row(escape(row["name"]), f"{row['iterations']:,}", *low, human_seconds(row["max_s"]))
+        table.add(row["name"], f"{row['iterations']:,}", *low, human_seconds(row["max_s"]))
     return table

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import SHOWN, FittedTable, titled
@@ -55,30 +54,27 @@ def _number(value: int | None) -> str:
 
 
 def _communicators(log: NcclSummary) -> Table:
-    table = FittedTable(
+    rows = (
+        (
+            *(_number(row[key]) for key in ("size", "ranks", "hosts", "channels", "p2p_channels", "nvls_channels")),
+            _counted(row["transports"]) or "-",
+        )
+        for row in log["communicators"]
+    )
+    return FittedTable(
         "Ranks",
         ["Logged by", "Hosts", "Channels", "For sends", "NVLS"],
+        rows,
         words=["Connections"],
         least=["NVLS", "For sends", "Logged by", "Connections"],
     )
-    for row in log["communicators"]:
-        table.add_row(
-            _number(row["size"]),
-            str(row["ranks"]),
-            str(row["hosts"]),
-            _number(row["channels"]),
-            _number(row["p2p_channels"]),
-            _number(row["nvls_channels"]),
-            escape(_counted(row["transports"])) or "-",
-        )
-    return table
 
 
 def _rings(log: NcclSummary) -> Table:
     table = FittedTable("Channel", [], words=["Ranks in order"])
     for row in log["rings"][:SHOWN]:
         cut = row["cut"] or len(row["ranks"]) > _RANKS
-        table.add_row(str(row["channel"]), " ".join(map(str, row["ranks"][:_RANKS])) + (" ..." if cut else ""))
+        table.add(str(row["channel"]), " ".join(map(str, row["ranks"][:_RANKS])) + (" ..." if cut else ""))
     return table
 
 
@@ -86,7 +82,7 @@ def _trees(log: NcclSummary) -> Table:
     table = FittedTable("Channel", ["Root"], words=["Parents"])
     for row in log["trees"][:SHOWN]:
         places = [(rank, parent) for rank, parent in row["parents"].items() if rank != row["root"]]
-        table.add_row(str(row["channel"]), _number(row["root"]), _shown(places))
+        table.add(str(row["channel"]), _number(row["root"]), _shown(places))
     return table
 
 
@@ -100,8 +96,8 @@ def _choices(log: NcclSummary) -> Table:
         "Collective", ["Size", "Algorithm", "Protocol", "Channels", "Times"], least=["Times", "Channels"]
     )
     for row in log["choices"][:SHOWN]:
-        table.add_row(
-            escape(row["operation"]) or "-",
+        table.add(
+            row["operation"] or "-",
             human_bytes(row["size_bytes"]),
             row["algorithm"],
             row["protocol"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
@@ -37,7 +36,7 @@ def pairs_text(name: str, summary: PairsSummary) -> RenderableType:
     table = FittedTable("Dimension", [*(each.capitalize() for each in DISTANCES), "Share"])
     for dimension, carried in summary["bytes"].items():
         share = sum(carried.values()) / total if total else 0.0
-        table.add_row(escape(dimension), *(human_bytes(carried[each]) for each in DISTANCES), _percent(share))
+        table.add(dimension, *(human_bytes(carried[each]) for each in DISTANCES), _percent(share))
     domain = f"\nScale-up domains of {summary['ranks_per_domain']}; the rail of a rank is its place in its domain."
     return Group(head, *map(Text, lines), "", table, Text(domain))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
@@ -38,7 +37,7 @@ def queues_text(rows: Sequence[QueueSummary]) -> RenderableType:
         cells += [f"{_count(row, name):,}" for name in counted]
         if "pauses" in counted:
             cells.append(human_seconds(row["paused_s"]))
-        table.add_row(escape(row["name"]), *cells)
+        table.add(row["name"], *cells)
     worst = Text("Most congested: ").append(rows[0]["name"], style="bold").append(f", {why(rows[0])}\n")
     return Group(Text("Most congested wires, and the queues before them", style="bold"), table, "", worst)
 

@@ -100,7 +100,7 @@ def _table(
         else:
             table.add_column(folded[key], justify="right", no_wrap=True)
     for row in rows:
-        table.add_row(*(escape(_cell(row, key)) for key in heads))
+        table.add(*(_cell(row, key) for key in heads))
     return titled(title, table)
 
 
@@ -200,9 +200,7 @@ def better(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[str])
 
 def published_text(rows: Rows) -> list[RenderableType]:
     """Give the table of what searches found for published runs, and how many of their layouts are near the best."""
-    from rich.markup import escape  # noqa: PLC0415  not needed for pictures
-
-    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  as above
+    from fabricsim.report.tables import FittedTable  # noqa: PLC0415  not needed for pictures
 
     columns = {"run": "run", "measured": "measured_s", "its layout": "own_s", "the best": "best_s", "longer": "longer"}
     _, *figures = columns
@@ -210,7 +208,7 @@ def published_text(rows: Rows) -> list[RenderableType]:
     done = [row for row in rows if not row["error"]]
     for row in done:
         told = [f"{row[key]:.1%}" if key == "longer" else _cell(row, key) for key in columns.values()]
-        table.add_row(*map(escape, (*told, row["better"])))
+        table.add(*told, row["better"])
     near = sum(row["longer"] <= _NEAR for row in done)
     said = f"{len(done)} runs: the layouts of {near} are within {_NEAR:.0%} of the best one that was found"
     left = Counter(row["error"] for row in rows if row["error"])

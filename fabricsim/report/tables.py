@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.cells import cell_len
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -38,6 +39,7 @@ class FittedTable(Table):
 
     `first`: heading of the first column, of names.
     `numbers`: headings of columns of figures.
+    `rows`: cells of each row, as of `add`.
     `words`: headings of columns of text, which come last.
     `least`: headings of those to be given up, the least important first.
     `gap`: blanks on either side of a column.
@@ -48,6 +50,7 @@ class FittedTable(Table):
         self,
         first: str,
         numbers: Iterable[str],
+        rows: Iterable[Iterable[str]] = (),
         *,
         words: Iterable[str] = (),
         least: Iterable[str] = (),
@@ -61,6 +64,12 @@ class FittedTable(Table):
             self.add_column(name, justify="right", no_wrap=True)
         for name in words:
             self.add_column(name, overflow="fold")
+        for row in rows:
+            self.add(*row)
+
+    def add(self, *cells: str) -> None:
+        """Add a row of cells, which are plain text: what may look like markup is none."""
+        self.add_row(*map(escape, cells))
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         """Print as many columns as fit."""

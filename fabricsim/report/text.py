@@ -105,8 +105,8 @@ def comparison_table(
     table = FittedTable(escape(by[:1].upper() + by[1:]), [*numbers, *rates], words=["First cause"], least=least, gap=0)
     for row, (label, summary) in enumerate(zip(names, summaries, strict=True)):
         first = summary["causes"][0]
-        table.add_row(
-            escape(label),
+        table.add(
+            label,
             human_seconds(summary["iteration_time_s"]),
             times(speeds[row]),
             human_seconds(summary["breakdown_s"]["compute"]),
@@ -114,7 +114,7 @@ def comparison_table(
             *([human_seconds(summary["breakdown_s"]["host"])] if host else []),
             human_seconds(summary["breakdown_s"]["bubble"]),
             *(column[row] for column in rates.values()),
-            f"{escape(first['cause'])}, {escape(first['of'])} ({percent(first['share'])})",
+            f"{first['cause']}, {first['of']} ({percent(first['share'])})",
         )
     return table
 
@@ -187,9 +187,7 @@ def _jobs(jobs: Sequence[JobSummary]) -> Group:
     """Show what became of each job, and what its own iteration waited for first besides computing."""
     numbers = ["Ranks", "Start", "Iteration", "Compute", "Exposed\ncomm.", "Bubble"]
     least = ["Start", "Ranks", "Bubble", "Compute"]
-    table = FittedTable("Job", numbers, words=["First cause beside computing"], least=least)
-    for job in jobs:
-        table.add_row(*map(escape, job_cells(job)))
+    table = FittedTable("Job", numbers, map(job_cells, jobs), words=["First cause beside computing"], least=least)
     return titled("Jobs, each from its own start", table)
 
 
@@ -216,7 +214,7 @@ def _uncertainty(found: UncertaintySummary) -> Group:
     for row in found["influences"][:_PARAMETERS]:
         spread, share = (f"{100 * row[key]:.0f} %" for key in ("spread", "share"))
         changes = (f"{100 * row[key]:+.1f} %" for key in ("change", "change_smaller"))
-        table.add_row(escape(row["key"]), row["certainty"], spread, *changes, share, escape(row["value"]))
+        table.add(row["key"], row["certainty"], spread, *changes, share, row["value"])
     return Group(title, table, "") if found["influences"] else Group(title, "")
 
 
@@ -241,18 +239,18 @@ def _breakdown(summary: Summary) -> Group:
         communication = part == "exposed communication"
         alone = f", {next(iter(exposed))}" if communication and len(exposed) == 1 else ""
         if part == "compute" and _compute_unknown(summary):
-            table.add_row(part, "unknown", "-")
+            table.add(part, "unknown", "-")
             continue
-        table.add_row(escape(part + alone), human_seconds(time), percent(time / total))
+        table.add(part + alone, human_seconds(time), percent(time / total))
         for name, of in exposed.items() if communication and not alone else ():
-            table.add_row(escape(f"  {name}"), human_seconds(of), percent(of / total))
+            table.add(f"  {name}", human_seconds(of), percent(of / total))
     table.add_section()
     besides = {
         "communication behind compute": breakdown["overlapped_communication"],
         "of the bubble, waiting in collectives": breakdown["waiting_in_collectives"],
     }
     for name, time in besides.items():
-        table.add_row(name, human_seconds(time), percent(time / total))
+        table.add(name, human_seconds(time), percent(time / total))
     return titled(f"Where the time goes ({whose_time(summary)})", table)
 
 
@@ -265,11 +263,9 @@ def whose_time(summary: Summary) -> str:
 
 
 def _timers(summary: Summary) -> Group:
-    table = FittedTable("Timer", ["Time"])
-    for name, time in summary["timers_s"].items():
-        if time:
-            table.add_row(escape(name), human_seconds(time))
-    return titled("Timers (the slowest rank of each, as Megatron-LM prints them)", table)
+    rows = ((name, human_seconds(time)) for name, time in summary["timers_s"].items() if time)
+    title = "Timers (the slowest rank of each, as Megatron-LM prints them)"
+    return titled(title, FittedTable("Timer", ["Time"], rows))
 
 
 def _collectives(rows: list[CollectiveSummary]) -> Group:
@@ -282,8 +278,8 @@ def _collectives(rows: list[CollectiveSummary]) -> Group:
     shown = rows[:ROWS]
     for row, size in zip(shown, sizes_of(shown), strict=True):
         share = row["share_of_bound"]
-        table.add_row(
-            escape(f"{row['dimension']} {row['collective']}"),
+        table.add(
+            f"{row['dimension']} {row['collective']}",
             str(row["ranks"]),
             size,
             str(row["count"]),

@@ -27,18 +27,18 @@ def topology_text(name: str, found: Inventory) -> RenderableType:
     """
     switches = FittedTable("switches", ("count", "ports in use", "of the fullest"))
     for kind in found.switches:
-        switches.add_row(escape(kind["name"]), f"{kind['count']:,}", f"{kind['ports']:,}", str(kind["most_ports"]))
+        switches.add(kind["name"], f"{kind['count']:,}", f"{kind['ports']:,}", str(kind["most_ports"]))
     if found.inside:
-        switches.add_row("inside hosts or adapters", f"{found.inside:,}", "", "")
+        switches.add("inside hosts or adapters", f"{found.inside:,}", "", "")
     cables = FittedTable("cables", ("count", "Gb/s", "m"), words=("medium",))
     for kind in found.cables:
         row = (f"{kind['count']:,}", f"{kind['gbps']:.4g}", f"{kind['metres']:.4g}", kind["medium"])
-        cables.add_row(escape(kind["between"]), *row)
+        cables.add(kind["between"], *row)
     tiers = FittedTable("tiers", ("switches", "Gb/s down", "Gb/s up", "down : up"))
     for tier in found.tiers:
         ratio = "" if tier["oversubscription"] is None else f"{tier['oversubscription']:.3g} : 1"
         rates = (_rate(tier[key]) for key in ("down_gbps", "up_gbps"))
-        tiers.add_row(escape(tier["name"]), f"{tier['switches']:,}", *rates, ratio)
+        tiers.add(tier["name"], f"{tier['switches']:,}", *rates, ratio)
     return Group(Text(f"{name}: {headline(found)}"), switches, cables, tiers, Text(_transceivers(found)))
 
 
@@ -75,7 +75,7 @@ def bill_text(bill: Bill) -> RenderableType:
         if cost is not None and power is not None:
             figures = f"{cost:,.6g}", f"{power:,.4g}", f"{part.count * cost:,.0f}", f"{part.count * power:,.0f}"
         certain = f"{price.date}, {price.certainty}" if price else ""
-        table.add_row(escape(f"{part.name}: {part}"), f"{part.count:,}", *figures, escape(certain))
+        table.add(f"{part.name}: {part}", f"{part.count:,}", *figures, certain)
     return Group(table, Text(_total(bill)))
 
 

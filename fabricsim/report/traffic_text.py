@@ -55,12 +55,12 @@ def comparison_text(summaries: Sequence[TrafficSummary], labels: tuple[str, Sequ
     for label, summary in zip(labels[1], summaries, strict=True):
         times = (summary["completion_time_s"][name] for name in ("mean", "p50", "p99"))
         busiest = summary["resources"][0]
-        table.add_row(
-            escape(label),
+        table.add(
+            label,
             human_seconds(summary["makespan_s"]),
             *map(human_seconds, times),
             f"{summary['slowdown']['p99']:.2f}",
-            escape(f"{busiest['kind']} {busiest['busiest']} ({100 * busiest['utilisation_max']:.1f} %)"),
+            f"{busiest['kind']} {busiest['busiest']} ({100 * busiest['utilisation_max']:.1f} %)",
         )
     one = summaries[0]
     sent = f"{human_count(one['flow_count'], 'flows')}, {human_bytes(one['total_bytes'])}"
@@ -79,8 +79,10 @@ def _headline(summary: TrafficSummary) -> Text:
 
 
 def _spreads(summary: TrafficSummary) -> Group:
-    table = FittedTable("Of a flow", _COLUMNS, least=["min", "p50"])
     times, slowdowns = summary["completion_time_s"], summary["slowdown"]
-    table.add_row("completion time", *(human_seconds(times[name]) for name in ("min", "mean", "p50", "p99", "max")))
-    table.add_row("slowdown", *(f"{slowdowns[name]:.2f}" for name in ("min", "mean", "p50", "p99", "max")))
+    rows = (
+        ("completion time", *(human_seconds(times[name]) for name in ("min", "mean", "p50", "p99", "max"))),
+        ("slowdown", *(f"{slowdowns[name]:.2f}" for name in ("min", "mean", "p50", "p99", "max"))),
+    )
+    table = FittedTable("Of a flow", _COLUMNS, rows, least=["min", "p50"])
     return titled("Completion times, and slowdown against the time alone on the idle fabric", table)

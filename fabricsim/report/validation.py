@@ -54,7 +54,7 @@ def table(found: Validation) -> Table:
         said = row.unit, row.certainty, f"[{sources.index(row.source) + 1}]"
         spread = [] if not intervals else [" to ".join(map(_figure, row.interval))] if row.interval else ["n/a"]
         figures = _figure(row.measured), _figure(row.predicted), *spread, error
-        fitted.add_row(escape(row.quantity), *figures, *map(escape, said))
+        fitted.add(row.quantity, *figures, *said)
     return fitted
 
 
@@ -74,7 +74,7 @@ def _nested(cases: Mapping[str, Mapping[str, object]]) -> Table:
     keys = [key.replace("_", "\n") for key in next(iter(cases.values()), {})]
     fitted = FittedTable("Case", map(escape, keys), least=[*reversed(keys[1:])])
     for case, figures in cases.items():
-        fitted.add_row(escape(case), *map(_shown, figures.values()))
+        fitted.add(case, *map(_shown, figures.values()))
     return fitted
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable, titled
@@ -41,8 +40,8 @@ def _volumes(summary: VolumeSummary) -> Table:
     numbers = ["Calls", *sizes, "Sent", "Sent\nper GPU", "Formula\nper GPU", "Off by"]
     table = FittedTable("Collective", numbers, least=["Median", "Smallest", "Largest", "Buffers", "Sent", "Calls"])
     for row in summary["volumes"]:
-        table.add_row(
-            escape(f"{row['dimension']} {row['collective']}"),
+        table.add(
+            f"{row['dimension']} {row['collective']}",
             f"{row['calls']:,}",
             human_bytes(row["smallest_bytes"]),
             human_bytes(row["median_bytes"]),
@@ -57,7 +56,7 @@ def _volumes(summary: VolumeSummary) -> Table:
     total = summary["total"]
     sums = [human_bytes(total["buffer_bytes"]), human_bytes(total["wire_bytes"])]
     sums.append(human_bytes(summary["wire_bytes_per_gpu"]))
-    table.add_row("all", f"{total['calls']:,}", "", "", "", *sums, "", "")
+    table.add("all", f"{total['calls']:,}", "", "", "", *sums, "", "")
     return table
 
 
@@ -72,11 +71,12 @@ def _off(row: VolumeRow) -> str:
 
 
 def _histogram(rows: list[VolumeRow]) -> Table:
-    table = FittedTable("Collective", ["From", "Calls"])
-    for row in rows:
-        for size, count in sorted((int(size), count) for size, count in row["histogram"].items()):
-            table.add_row(escape(f"{row['dimension']} {row['collective']}"), human_bytes(size), f"{count:,}")
-    return table
+    cells = (
+        (f"{row['dimension']} {row['collective']}", human_bytes(size), f"{count:,}")
+        for row in rows
+        for size, count in sorted((int(size), count) for size, count in row["histogram"].items())
+    )
+    return FittedTable("Collective", ["From", "Calls"], cells)
 
 
 def _busiest(load: float) -> str:
