@@ -143,20 +143,25 @@ CROSSING = ColumnGroup(
 CROSSED = Column("flows", "i8", "1", "flows that crossed the resource")
 """A column more of `LINKS` in traffic runs."""
 
+ASKED = (
+    Column("id", "i8", "1", "id in the matrix"),
+    Column("source", "i8", "1", "rank that sends"),
+    Column("target", "i8", "1", "rank that receives"),
+    Column("bytes", "i8", "B", "bytes that are sent"),
+    Column("start", "i8", "ps", "when the flow may begin"),
+)
+"""The columns of `fabricsim.results.traffic.DEMAND`."""
+
 DEMAND = ColumnGroup(
     "demand",
     Column("flow", "i8", "1", "index of the flow"),
     (
-        Column("id", "i8", "1", "id in the matrix"),
-        Column("source", "i8", "1", "rank that sends"),
-        Column("target", "i8", "1", "rank that receives"),
-        Column("bytes", "i8", "B", "bytes that are sent"),
-        Column("start", "i8", "ps", "when the flow may begin"),
+        *ASKED,
         Column("completion", "i8", "ps", "from its start until its last byte is handed over"),
         Column("alone", "i8", "ps", "time that it takes at least, on the idle fabric"),
     ),
 )
-"""The columns of `fabricsim.results.traffic.DEMAND` and what came of each flow; there in traffic runs."""
+"""What was asked for and what came of each flow; there in traffic runs."""
 
 FLOWS = ColumnGroup(
     "flows",

@@ -10,7 +10,7 @@ import numpy as np
 from fabricsim.records.program import COLLECTIVE, NONE, OP, SLOWDOWN_BINS, SPAN
 from fabricsim.results import columns
 from fabricsim.results.capture import Capture, CapturedTransfer, StepTime
-from fabricsim.results.packets import ENTRY, PROTOCOLS, WIRE, PacketLog, Packets, Tap
+from fabricsim.results.packets import PROTOCOLS, PacketLog, Packets, Tap
 from fabricsim.results.pairs import Pairs
 from fabricsim.results.result import CallRecord, CallRecords, JobRecord, LinkRecord, Rest, RunRecord, Series
 from fabricsim.results.slowed import none_failed, rates_left
@@ -38,16 +38,12 @@ def read_result(reader: ResultFile) -> RunRecord:
     ops, spans, timers = _read_ops(reader)
     calls = _read_calls(reader)
     least = np.where(ops["kind"] == COLLECTIVE, 0, NONE)
-    named = bool(np.all((ops["call"] >= least) & (ops["call"] < len(calls))))
-    reader.require(named, "group ops names calls that group calls does not have")
+    reader.require_within(ops["call"], least, len(calls), "group ops names calls that group calls does not have")
     folded = reader.has_attribute("folded_from_ranks")
     links = read_links(reader, folded=folded)
-    rest = calls.limits.rest
     for limit in (calls.limits.limit, calls.limits.failed):
-        reader.require(
-            bool(np.all((limit >= NONE) & (limit < len(links)))), "group calls names a link that is not there"
-        )
-    reader.require(bool(np.all((rest >= 0) & (rest < len(Rest)))), "group calls has a rest that is none of its flags")
+        reader.require_within(limit, NONE, len(links), "group calls names a link that is not there")
+    reader.require_within(calls.limits.rest, 0, len(Rest), "group calls has a rest that is none of its flags")
     ranks = reader.integer_attribute("folded_from_ranks") if folded else None
     if ranks is not None:
         reader.require(int(ops["rank"].max(initial=-1)) < ranks, f"group ops names ranks beyond the {ranks} there are")
@@ -143,9 +139,8 @@ def _read_pairs(reader: ResultFile) -> Pairs:
     source, target, dimension, carried = (reader.numbers(group, column, (count,)) for column in columns.PAIRS.columns)
     names = reader.text(group, columns.DIMENSION_NAME)
     reader.require(0 < domain <= ranks <= MOST_RANKS and 0 <= in_network < _MOST_BYTES, "group pairs has no such ranks")
-    for column, most in ((source, ranks), (target, ranks), (dimension, len(names))):
-        inside = bool(np.all((column >= 0) & (column < most)))
-        reader.require(inside, "group pairs names ranks or dimensions that are not there")
+    for column, beyond in ((source, ranks), (target, ranks), (dimension, len(names))):
+        reader.require_within(column, 0, beyond, "group pairs names ranks or dimensions that are not there")
     some = bool(np.all(carried >= 0)) and float(carried.sum(dtype=np.float64)) < _MOST_BYTES
     reader.require(some, "group pairs has bytes that no job sends")
     return Pairs(ranks, domain, names, source, target, dimension, carried, in_network)
@@ -153,19 +148,15 @@ def _read_pairs(reader: ResultFile) -> Pairs:
 
 def _read_ops(reader: ResultFile) -> tuple[NDArray[np.void], NDArray[np.void], tuple[str, ...]]:
     group = columns.OPS.group
-    count = len(reader.numbers(group, columns.OPS.index))
-    ops, spans = np.zeros(count, OP), np.zeros(count, SPAN)
-    for column in columns.OPS.columns:
-        ops[column.name] = reader.numbers(group, column, (count,))
+    ops = reader.records(columns.OPS, OP)
+    spans = np.zeros(len(ops), SPAN)
     for column in columns.SPANS:
-        spans[column.name] = reader.numbers(group, column, (count,))
+        spans[column.name] = reader.numbers(group, column, ops.shape)
     reader.require(bool(np.all(spans["start"] <= spans["end"])), "group ops has ops that end before they start")
     timers = reader.text(group, columns.TIMER_NAME)
-    reader.require(
-        not count or 0 <= int(ops["timer"].min()) <= int(ops["timer"].max()) < len(timers),
-        "group ops books time under timers that timer_name does not have",
-    )
-    if count:
+    booked = "group ops books time under timers that timer_name does not have"
+    reader.require_within(ops["timer"], 0, len(timers), booked)
+    if len(ops):
         _require_few_ranks(reader, int(ops["rank"].min()), int(ops["rank"].max()) + 1, len(timers))
     return ops, spans, timers
 
@@ -221,12 +212,9 @@ def read_failures(reader: ResultFile, links: Sequence[LinkRecord], resolved: dic
     table = columns.FAILURES
     if not reader.has_group(table.group):
         return none_failed()
-    failures = np.zeros(len(reader.numbers(table.group, table.index)), table.record)
-    for column in table.columns:
-        failures[column.name] = reader.numbers(table.group, column, (len(failures),))
+    failures = reader.records(table)
     for name, count in (("link", len(links)), ("failure", len(resolved.get("fabric", {}).get("failures", ())))):
-        inside = bool(np.all((failures[name] >= 0) & (failures[name] < count)))
-        reader.require(inside, f"group failures names a {name} that is not there")
+        reader.require_within(failures[name], 0, count, f"group failures names a {name} that is not there")
     some = (failures["start"] >= 0) & (failures["start"] < failures["end"])
     possible = some & (failures["share"] >= 0) & (failures["share"] < 1)
     reader.require(bool(np.all(possible)), "group failures has failures of no time, or that leave no share of a rate")
@@ -272,11 +260,8 @@ def _read_capture(reader: ResultFile) -> Capture:
 
 def read_packets(reader: ResultFile) -> Packets:
     """Read what a packet run counted and recorded."""
-    table = columns.WIRES
-    names = reader.text(table.group, table.index)
-    wires = np.zeros(len(names), WIRE)
-    for column in table.columns:
-        wires[column.name] = reader.numbers(table.group, column, (len(names),))
+    names = reader.text(columns.WIRES.group, columns.WIRES.index)
+    wires = reader.records(columns.WIRES, count=len(names))
     count = reader.integer_attribute("taps", "series")
     taps = []
     for index in range(count):
@@ -301,12 +286,9 @@ def _read_log(reader: ResultFile) -> PacketLog:
     wires = reader.text(group, columns.LOG_WIRE)
     flows = len(reader.numbers(group, columns.LOG_FLOWS.index))
     source, target = (reader.numbers(group, column, (flows,)) for column in columns.LOG_FLOWS.columns)
-    entries = np.zeros(len(reader.numbers(group, columns.LOG.index)), ENTRY)
-    for column in columns.LOG.columns:
-        entries[column.name] = reader.numbers(group, column, (len(entries),))
+    entries = reader.records(columns.LOG)
     for name, count in (("wire", len(wires)), ("flow", flows)):
-        inside = bool(np.all((entries[name] >= 0) & (entries[name] < count)))
-        reader.require(inside, f"group {group} names a {name} that is not there")
+        reader.require_within(entries[name], 0, count, f"group {group} names a {name} that is not there")
     reader.require(bool(np.all(entries["number"] >= 0)), f"group {group} holds a packet without number")
     protocol = reader.text_attribute("protocol", group)
     reader.require(protocol in PROTOCOLS, f"group {group} is of the unknown protocol {protocol!r}")

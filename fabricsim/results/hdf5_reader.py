@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import h5py
     from numpy.typing import NDArray
 
-    from fabricsim.results.columns import Column
+    from fabricsim.results.columns import Column, ColumnGroup
 
 _WAY_OUT = "name a result that fabricsim run -o or traffic -o wrote"
 _LARGEST = 1e100
@@ -79,6 +79,10 @@ class ResultFile:
         if not condition:
             self._refuse(otherwise)
 
+    def require_within(self, values: NDArray[Any], least: int | NDArray[Any], beyond: int, otherwise: str) -> None:
+        """Refuse the file with the problem `otherwise` unless all values are at least `least` and below `beyond`."""
+        self.require(bool(np.all((values >= least) & (values < beyond))), otherwise)
+
     @property
     def is_traffic(self) -> bool:
         """Whether it holds a traffic run, not the run of a job."""
@@ -129,6 +133,19 @@ class ResultFile:
         values = np.asarray(dataset[()], kind)
         self.require(_possible(column, values), f"{dataset.name} holds values that no run has")
         return values
+
+    def records(
+        self, table: ColumnGroup, kind: np.dtype[np.void] | None = None, count: int | None = None
+    ) -> NDArray[np.void]:
+        """Give the columns of a table, all numbers, as records of its own type, or of `kind`, which has more fields.
+
+        `count`: of its index, which is read if this is left out.
+        """
+        rows = len(self.numbers(table.group, table.index)) if count is None else count
+        found = np.zeros(rows, table.record if kind is None else kind)
+        for column in table.columns:
+            found[column.name] = self.numbers(table.group, column, found.shape)
+        return found
 
     def text(self, group: str, column: Column, count: int | None = None) -> tuple[str, ...]:
         """Give a column of strings."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
+from fabricsim.results import columns
 from fabricsim.results.packets import congested
 from fabricsim.results.resources import by_tier, by_use, utilisation
 from fabricsim.results.slowed import none_failed
@@ -19,16 +20,8 @@ if TYPE_CHECKING:
     from fabricsim.results.resources import ResourceSummary
     from fabricsim.results.result import LinkRecord, Series
 
-DEMAND = np.dtype(
-    [
-        ("id", np.int64),  # from the file; from 1
-        ("source", np.int64),  # rank
-        ("target", np.int64),  # rank
-        ("bytes", np.int64),
-        ("start", np.int64),  # ps
-    ]
-)
-"""A flow that a traffic matrix asks for."""
+DEMAND = np.dtype([(column.name, column.kind) for column in columns.ASKED])
+"""A flow that a traffic matrix asks for; ids are those of the file, from 1."""
 
 MOST_FLOWS = 1_000_000
 """Flows of the largest matrix."""

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
     from fabricsim.results.hdf5_reader import ResultFile
 
-_OF_MATRIX = ("id", "source", "target", "bytes", "start")
-
 
 def write_traffic(file: h5py.File, result: TrafficRecord) -> None:
     """Write all parts of a traffic run."""
     to_hdf5.write_about(file, columns.TRAFFIC_FORMAT, result)
     file.attrs["matrix"] = json.dumps({"name": result.matrix.name, "endpoints": result.matrix.endpoints})
-    flows = {name: result.matrix.flows[name] for name in _OF_MATRIX}
+    flows = {column.name: result.matrix.flows[column.name] for column in columns.ASKED}
     flows |= {"completion": result.completion, "alone": result.alone}
     group = file.create_group(columns.DEMAND.group)
     to_hdf5.write_table(group, columns.DEMAND, np.arange(len(result.completion)), flows)
@@ -58,15 +56,12 @@ def read_traffic(reader: ResultFile) -> TrafficRecord:
 
 
 def _read_demand(reader: ResultFile) -> tuple[Matrix, NDArray[np.int64], NDArray[np.int64]]:
-    table, told = columns.DEMAND, reader.json_attribute("matrix")
+    told = reader.json_attribute("matrix")
     name, endpoints = told.get("name"), told.get("endpoints")
     whole = isinstance(name, str) and isinstance(endpoints, int) and 0 < endpoints <= MOST_ENDPOINTS
     reader.require(whole, "matrix does not say name and endpoints")
-    count = len(reader.numbers(table.group, table.index))
-    found = {column.name: reader.numbers(table.group, column, (count,)) for column in table.columns}
-    flows = np.zeros(count, DEMAND)
-    for column in _OF_MATRIX:
-        flows[column] = found[column]
+    found = reader.records(columns.DEMAND)
+    flows = found[[column.name for column in columns.ASKED]].astype(DEMAND)
     reader.require(_possible(flows, int(str(endpoints))), "group demand has flows that no matrix has")
     took = (found["completion"] > 0) & (found["alone"] > 0) & (found["completion"] <= CLOCK_END - flows["start"])
     reader.require(bool(np.all(took)), "group demand has flows that take no time, or longer than the clock runs")
