@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report import style
+from fabricsim.report.fct import share_axis, share_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,9 +29,7 @@ def flows_against(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequ
     Raises ResultError if there is no simulator to compare with.
     """
     style.require_some(len(theirs), "simulator", "the study compared with none")
-    below = style.narrow()
-    figure = style.new_figure(6.4 if below else 3.2)
-    flows, distribution = figure.subplots(2, 1) if below else figure.subplots(1, 2)
+    figure, (flows, distribution) = style.two_panels(3.2, 6.4)
     _scatter(flows, ours, theirs)
     _distributions(distribution, ours, theirs)
     figure.suptitle(title, wrap=True)
@@ -54,21 +53,12 @@ def _scatter(axes: Axes, ours: Mapping[str, Sequence[float]], theirs: Mapping[st
 
 def _distributions(axes: Axes, ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]]) -> None:
     first = next(iter(ours.values()))
-    _steps(axes, first, label="fabricsim", color=style.PREDICTED_COLOUR, linewidth=2)
+    share_steps(axes, np.array(first, float), label="fabricsim", color=style.PREDICTED_COLOUR, linewidth=2)
     for index, peer in enumerate(theirs):
-        _steps(axes, theirs[peer], label=peer, color=_colour(index), linewidth=1.2)
-    axes.set_ylim(0, 1.02)
+        share_steps(axes, np.array(theirs[peer], float), label=peer, color=_colour(index), linewidth=1.2)
+    share_axis(axes)
     axes.set_xlabel("Completion time (µs)")
-    axes.set_ylabel("Share of flows")
-    axes.grid(visible=True, alpha=0.3)
     axes.legend(loc="lower right")
-
-
-def _steps(axes: Axes, values: Sequence[float], *, label: str, color: str, linewidth: float) -> None:
-    ordered = np.sort(np.array(values, float))
-    shares = np.arange(len(ordered) + 1) / len(ordered)
-    times = np.concatenate([ordered[:1], ordered])
-    axes.step(times, shares, where="post", label=label, color=color, linewidth=linewidth)
 
 
 def _colour(index: int) -> str:

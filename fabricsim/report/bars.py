@@ -9,7 +9,7 @@ import numpy as np
 
 from fabricsim.report import style
 from fabricsim.report.compared import compared
-from fabricsim.report.labels import RunNames, tell_apart
+from fabricsim.report.labels import tell_apart
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, rank_time, simulated_ranks
 from fabricsim.results.places import short_names
 from fabricsim.units import human_seconds, seconds
@@ -51,7 +51,7 @@ def breakdown(result: RunRecord) -> Figure:
     figure = style.new_figure(0.85 + 0.19 * len(chosen))
     axes = figure.add_subplot()
     times = [rank_time(result, rank) for rank in chosen]
-    _stack(axes, times, style.dimension_colours(style.dimensions_of([result])))
+    _stack(axes, times, style.dimension_colours(result.calls.dimensions))
     style.name_ranks(axes, short_names(result, chosen), ranks)
     axes.set_title(f"{result.name} over {result.transport}", wrap=True)
     return figure
@@ -68,13 +68,14 @@ def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] |
     Raises ResultError if there is no run.
     """
     style.require_some(len(results), "run", "name at least one transport")
-    by, called = labels or tell_apart([RunNames(result.name, result.transport, result.engine) for result in results])
+    by, called = labels or tell_apart(results)
     rows = [row for group in compared(results, called) for row in group]
     times = [iteration_parts(row.result) for row in rows]
     slowest = max(time.iteration for time in times)
     figure = style.new_figure(0.85 + 0.24 * len(rows))
     axes = figure.add_subplot()
-    _stack(axes, times, style.dimension_colours(style.dimensions_of(results)))
+    dimensions = dict.fromkeys(name for result in results for name in result.calls.dimensions)
+    _stack(axes, times, style.dimension_colours(list(dimensions)))
     _, scale = style.time_unit(slowest)
     filled = [fill(row.name, _NAME_WIDTH) for row in rows]
     longest = max(len(line) for name in filled for line in name.split("\n"))

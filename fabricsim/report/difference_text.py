@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from fabricsim.report.compared import compared
-from fabricsim.report.labels import RunNames, tell_apart
+from fabricsim.report.labels import tell_apart
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.report.text import assumed_text, comparison_table
@@ -60,7 +60,7 @@ def comparison_text(results: Sequence[RunRecord], labels: tuple[str, Sequence[st
 
     `labels`: what they differ in, and what each is called; if left out that is found out, and causes are left out.
     """
-    by, names = labels or tell_apart([RunNames(each.name, each.transport, each.engine) for each in results])
+    by, names = labels or tell_apart(results)
     groups = compared(results, names)
     rows = [row for group in groups for row in group]
     summaries = [row.summary for row in rows]

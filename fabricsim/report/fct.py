@@ -38,9 +38,7 @@ def completion_times(result: TrafficRecord) -> Figure:
     `result`: the run.
     Returns: for `fabricsim.report.plots.save`.
     """
-    below = style.narrow()
-    figure = style.new_figure(6.0 if below else 2.9)
-    times, slowdowns = figure.subplots(2, 1) if below else figure.subplots(1, 2)
+    figure, (times, slowdowns) = style.two_panels(2.9, 6.0)
     _times(times, result)
     sizes = result.matrix.flows["bytes"]
     if sizes.min() == sizes.max():
@@ -66,8 +64,8 @@ def compared_traffic(results: Sequence[TrafficRecord], labels: tuple[str, Sequen
     scale = _time_axis(axes, lowest, highest)
     looks = zip(style.SERIES_COLOURS * len(results), _DASHES * len(results), strict=False)
     for label, result, (colour, dash) in zip(labels[1], results, looks, strict=False):
-        _steps(axes, result.completion / scale, label=label, color=colour, linestyle=dash)
-    _distribution_axis(axes)
+        share_steps(axes, result.completion / scale, label=label, color=colour, linestyle=dash)
+    share_axis(axes)
     style.legend(figure, title=labels[0][:1].upper() + labels[0][1:])
     axes.set_title(results[0].matrix.name, wrap=True)
     return figure
@@ -75,20 +73,22 @@ def compared_traffic(results: Sequence[TrafficRecord], labels: tuple[str, Sequen
 
 def _times(axes: Axes, result: TrafficRecord) -> None:
     scale = _time_axis(axes, int(result.alone.min()), int(result.completion.max()))
-    _steps(axes, result.completion / scale, color=style.COMPUTE_COLOUR, label="in this traffic")
-    _steps(axes, result.alone / scale, color=style.MEASURED_COLOUR, linestyle="--", label="alone on the idle fabric")
-    _distribution_axis(axes)
+    share_steps(axes, result.completion / scale, color=style.COMPUTE_COLOUR, label="in this traffic")
+    share_steps(
+        axes, result.alone / scale, color=style.MEASURED_COLOUR, linestyle="--", label="alone on the idle fabric"
+    )
+    share_axis(axes)
 
 
 def _slowdown_distribution(axes: Axes, slowdown: NDArray[np.float64]) -> None:
-    _steps(axes, slowdown, color=style.COMPUTE_COLOUR)
+    share_steps(axes, slowdown, color=style.COMPUTE_COLOUR)
     _scale(axes, float(slowdown.min()), float(slowdown.max()))
     axes.set_xlabel("Slowdown against the idle fabric")
-    _distribution_axis(axes)
+    share_axis(axes)
 
 
-def _steps(axes: Axes, values: NDArray[np.float64], **line: Any) -> None:  # noqa: ANN401  matplotlib's own
-    """Draw the share of values of up to each."""
+def share_steps(axes: Axes, values: NDArray[np.float64], **line: Any) -> None:  # noqa: ANN401  matplotlib's own
+    """Draw the share of values, shape ``(n,)``, of up to each."""
     ordered = np.sort(values)
     shares = np.arange(1, len(ordered) + 1) / len(ordered)
     axes.step(np.concatenate([ordered[:1], ordered]), np.concatenate([[0.0], shares]), where="post", **line)
@@ -121,7 +121,8 @@ def _decade(time: float) -> str:
     return f"{time / scale:g} {unit}"
 
 
-def _distribution_axis(axes: Axes) -> None:
+def share_axis(axes: Axes) -> None:
+    """Let an axis go from no flow to all of them."""
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("Share of flows")
     axes.grid(visible=True, which="major", alpha=0.3)

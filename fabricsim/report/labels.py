@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fabricsim.results.result import RunRecord
+
+_NAMES = {"fabric": "name", "transport": "transport", "engine": "engine"}
 
 
-class RunNames(NamedTuple):
-    """The names that a run has."""
-
-    fabric: str
-    transport: str
-    engine: str
-
-
-def tell_apart(runs: Sequence[RunNames]) -> tuple[str, list[str]]:
+def tell_apart(runs: Sequence[RunRecord]) -> tuple[str, list[str]]:
     """Name what runs differ in, and each run by it.
 
     `runs`: at least one.
     Returns: such as ``"transport"`` and the names of the transports; that of a single run is its transport.
     """
-    differ = [key for key in RunNames._fields if len({getattr(run, key) for run in runs}) > 1] or ["transport"]
-    return " and ".join(differ), [", ".join(getattr(run, key) for key in differ) for run in runs]
+    told = {key: [getattr(run, field) for run in runs] for key, field in _NAMES.items()}
+    differ = [key for key, names in told.items() if len(set(names)) > 1] or ["transport"]
+    return " and ".join(differ), [", ".join(names) for names in zip(*(told[key] for key in differ), strict=True)]

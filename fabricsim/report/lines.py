@@ -28,17 +28,9 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str,
     figure = style.new_figure(widest=5.0)
     axes = figure.subplots()
     for number, (name, (values, heights)) in enumerate(series.items()):
-        colour = style.SERIES_COLOURS[number % len(style.SERIES_COLOURS)]
+        colour, marker = style.series_look(number)
         width = 1.0 + 1.3 * (len(series) - number - 1)  # lines that lie on one another all show
-        axes.plot(
-            values,
-            heights,
-            color=colour,
-            marker=style.MARKERS[number % len(style.MARKERS)],
-            linewidth=width,
-            markersize=width + 3,
-            label=name,
-        )
+        axes.plot(values, heights, color=colour, marker=marker, linewidth=width, markersize=width + 3, label=name)
     axes.set_xscale("log", base=2)
     ticks = sorted({value for values, _ in series.values() for value in values})
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -74,11 +66,10 @@ def frontier(
     axes = figure.subplots()
     for number, group in enumerate(dict.fromkeys(point[3] for point in points)):
         own = [point for point in points if point[3] == group]
-        colour = style.SERIES_COLOURS[number % len(style.SERIES_COLOURS)]
+        colour, marker = style.series_look(number)
         filled = colour if number == 0 else "none"  # what lies on another one shows
-        size, marker = 15 * (1 + number), style.MARKERS[number % len(style.MARKERS)]
         across, up = zip(*(point[:2] for point in own), strict=True)
-        axes.scatter(across, up, size, filled, marker=marker, edgecolors=colour, label=group, zorder=3)
+        axes.scatter(across, up, 15 * (1 + number), filled, marker=marker, edgecolors=colour, label=group, zorder=3)
     axes.set(xlabel=x, ylabel=y, title=title)
     axes.margins(0.15)
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()

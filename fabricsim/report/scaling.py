@@ -36,9 +36,7 @@ def scaling(runs: Sequence[ScaledRun], title: str) -> Figure:
     Raises ResultError if there is no run.
     """
     style.require_some(len(runs), "run", "the study ran nothing")
-    below = style.narrow()
-    figure = style.new_figure(5.2 if below else 2.7)
-    panels = figure.subplots(2, 1) if below else figure.subplots(1, 2)
+    figure, panels = style.two_panels(2.7, 5.2)
     nodes = sorted({run.nodes for run in runs})
     for axes, weak in zip(panels, (True, False), strict=True):
         if not weak:
@@ -72,10 +70,10 @@ def _line(axes: Axes, runs: Sequence[ScaledRun], place: int) -> None:
     if not gains:
         return
     sizes = sorted(gains)
-    colour = style.SERIES_COLOURS[place % len(style.SERIES_COLOURS)]
+    colour, marker = style.series_look(place)
     least, mean, most = ([float(pick(gains[count])) for count in sizes] for pick in (min, np.mean, max))
     axes.fill_between(sizes, least, most, color=colour, alpha=0.15, linewidth=0)
-    axes.plot(sizes, mean, marker=style.MARKERS[place % len(style.MARKERS)], color=colour, label=runs[0].line)
+    axes.plot(sizes, mean, marker=marker, color=colour, label=runs[0].line)
 
 
 @style.picture

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from fabricsim.results.result import RunRecord
-
 P = ParamSpec("P")
 
 FULL_WIDTH = 7.0
@@ -166,6 +164,12 @@ def narrow() -> bool:
     return _WIDTH.get() < 5.0  # noqa: PLR2004  inches, between one column and two
 
 
+def two_panels(beside: float, below: float) -> tuple[Figure, Sequence[Axes]]:
+    """Make a figure of two panels beside each other, or below if it is narrow; of so many inches as of `new_figure`."""
+    figure = new_figure(below if narrow() else beside)
+    return figure, figure.subplots(2, 1) if narrow() else figure.subplots(1, 2)
+
+
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG, SVG or PDF; the same figure gives the same bytes.
 
@@ -269,9 +273,9 @@ def dimension_colours(dimensions: Sequence[str]) -> dict[str, str]:
     return {name: of[name] for name in dimensions}
 
 
-def dimensions_of(results: Iterable[RunRecord]) -> list[str]:
-    """Name the dimensions in which runs communicate."""
-    return list(dict.fromkeys(kind.dimension for result in results for kind in result.calls.kinds))
+def series_look(number: int) -> tuple[str, str]:
+    """Give colour and marker of a series of that number among many."""
+    return SERIES_COLOURS[number % len(SERIES_COLOURS)], MARKERS[number % len(MARKERS)]
 
 
 def evenly(count: int, most: int) -> list[int]:

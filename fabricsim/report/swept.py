@@ -346,8 +346,7 @@ def _lines(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
             for row in done
             if row[y] is not None and (by is None or _told(row[by]) == _told(group))
         )
-        colour = style.SERIES_COLOURS[count % len(style.SERIES_COLOURS)]
-        marker = style.MARKERS[count % len(style.MARKERS)]
+        colour, marker = style.series_look(count)
         axes.plot(*zip(*own, strict=True), color=colour, marker=marker, label=value_name(group) if by else None)
     if numbers is not None and numbers[0] > 0 and numbers[-1] >= 8 * numbers[0]:
         axes.set_xscale("log")

@@ -11,7 +11,6 @@ from rich.text import Text
 from fabricsim.errors import ResultError
 from fabricsim.report.capture_text import capture_text
 from fabricsim.report.causes_text import cause_text, causes_text, first_beside_compute, resources_text
-from fabricsim.report.labels import RunNames, tell_apart
 from fabricsim.report.pairs_text import pairs_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
@@ -80,14 +79,14 @@ def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
 
 
 def comparison_table(
-    summaries: Sequence[Summary], speeds: Sequence[float | None], labels: tuple[str, Sequence[str]] | None = None
+    summaries: Sequence[Summary], speeds: Sequence[float | None], labels: tuple[str, Sequence[str]]
 ) -> Table:
     """Compare runs of one scenario over several transports, or of one job on several fabrics.
 
     `summaries`: at least one, shown in the given order. Compute, exposed communication, host and bubble of a row add up
         to its iteration.
     `speeds`: of each against the slowest (`fabricsim.results.speed_up.speed_ups`).
-    `labels`: what they differ in, and what each is called; found out if left out.
+    `labels`: what they differ in, and what each is called.
     Raises ResultError if there is nothing to compare.
     """
     if not summaries:
@@ -97,8 +96,7 @@ def comparison_table(
     host = any(summary["breakdown_s"]["host"] for summary in summaries)
     if host:
         numbers.insert(-1, "Host")
-    runs = [RunNames(summary["name"], summary["transport"], summary["engine"]) for summary in summaries]
-    by, names = labels or tell_apart(runs)
+    by, names = labels
     rates = _rate_columns(summaries)
     least = ["HFU", "TFLOP/s\nper GPU", "Tokens/s", "Host", "Bubble", "Speed-\nup", "Compute", "Exposed\ncomm."]
     least += ["First cause", "MFU"]

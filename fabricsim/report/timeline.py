@@ -112,12 +112,8 @@ def _looks(result: RunRecord, names: list[str], timers: NDArray[np.int64]) -> li
         for timer in np.unique(timers[together]).tolist():
             found, count = np.unique(of[timers[together] == timer].astype(str), return_counts=True)
             dimension[timer] = str(found[np.argmax(count)])
-    return style.timer_colours(
-        names,
-        dimension,
-        [number for number, name in enumerate(names) if name == _HOSTING],
-        style.dimensions_of([result]),
-    )
+    hosting = [number for number, name in enumerate(names) if name == _HOSTING]
+    return style.timer_colours(names, dimension, hosting, result.calls.dimensions)
 
 
 def _bands(*, beside: bool, hosting: bool) -> tuple[tuple[float, float], ...]:

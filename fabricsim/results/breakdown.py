@@ -125,7 +125,7 @@ def iteration_parts(result: RunRecord) -> IterationParts:
 
 def marked_ranks(result: RunRecord) -> list[int]:
     """Ranks whose iterations a replayed trace has marked, in order; none if there are no marks."""
-    return [] if result.capture is None else sorted({step.rank for step in result.capture.steps})
+    return sorted({step.rank for step in result.steps})
 
 
 def rank_time(result: RunRecord, rank: int) -> IterationParts:
@@ -135,8 +135,7 @@ def rank_time(result: RunRecord, rank: int) -> IterationParts:
     `rank`: a rank of its program.
     Returns: they add up to the iteration; if a replayed trace marks several of this rank, to their mean.
     """
-    steps = () if result.capture is None else result.capture.steps
-    windows = [(step.start, step.start + step.replayed) for step in steps if step.rank == rank]
+    windows = [(step.start, step.start + step.replayed) for step in result.steps if step.rank == rank]
     return IterationParts.mean([_window(result, rank, *window) for window in windows or [(0, result.iteration)]])
 
 
@@ -149,8 +148,7 @@ def _window(result: RunRecord, rank: int, begins: int, ends: int) -> IterationPa
     collective = ops["kind"] == COLLECTIVE
     begin = spans["start"].copy()
     begin[collective] = _transfer_start(result, ops["call"][collective], spans[collective])
-    dimensions = tuple(dict.fromkeys(kind.dimension for kind in result.calls.kinds))
-    place = {dimension: index for index, dimension in enumerate(dimensions)}
+    place = {dimension: index for index, dimension in enumerate(result.calls.dimensions)}
     of_call = np.array([place[kind.dimension] for kind in result.calls.kinds], np.int64)[result.calls.kind]
     dimension = np.full(len(ops), -1)
     dimension[collective] = of_call[ops["call"][collective]]

@@ -95,9 +95,9 @@ def causes(result: RunRecord) -> list[Cause]:
 def _windows(result: RunRecord) -> list[tuple[int, int, int]]:
     """Give rank, begin and end of what is looked at, ps."""
     marked = marked_ranks(result)
-    if result.capture is None or not marked:
+    if not marked:
         return [(critical_rank(result), 0, result.iteration)]
-    steps = result.capture.steps
+    steps = result.steps
     last = max(marked, key=lambda rank: max(step.start + step.replayed for step in steps if step.rank == rank))
     return [(last, step.start, step.start + step.replayed) for step in steps if step.rank == last]
 

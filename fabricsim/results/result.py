@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.results.capture import Capture
+    from fabricsim.results.capture import Capture, StepTime
     from fabricsim.results.packets import Packets
     from fabricsim.results.pairs import Pairs
     from fabricsim.results.slowed import RateLeft
@@ -127,6 +127,11 @@ class CallRecords:
         values = [getattr(kind, name) for kind in self.kinds]
         text = name in ("collective", "dimension")
         return np.array(values, object if text else None)[self.kind]
+
+    @property
+    def dimensions(self) -> list[str]:
+        """Dimensions of the calls, in the order in which the program has them."""
+        return list(dict.fromkeys(kind.dimension for kind in self.kinds))
 
     def __len__(self) -> int:
         """Count the calls."""
@@ -255,3 +260,8 @@ class RunRecord:
     jobs: tuple[JobRecord, ...] = ()
     pairs: Pairs | None = None
     failures: NDArray[np.void] = field(default_factory=none_failed)
+
+    @property
+    def steps(self) -> tuple[StepTime, ...]:
+        """Iterations that a replayed trace has marked."""
+        return () if self.capture is None else self.capture.steps

@@ -266,11 +266,10 @@ def timer_totals(result: RunRecord) -> dict[str, float]:
 
 def _steps(result: RunRecord, ranks: int) -> Iterator[NDArray[np.void]]:
     """Cut the spans of all ops to each step that a replayed trace marks; nothing is left of ranks that mark none."""
-    steps = () if result.capture is None else result.capture.steps
     of = result.ops["rank"]
-    for number in dict.fromkeys(step.number for step in steps):
+    for number in dict.fromkeys(step.number for step in result.steps):
         windows = np.zeros((ranks, 2), np.int64)
-        for step in steps:
+        for step in result.steps:
             if step.number == number:
                 windows[step.rank] = step.start, step.start + step.replayed
         spans = result.spans.copy()

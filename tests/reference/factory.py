@@ -10,6 +10,7 @@ from fabricsim.records.packet import ACK, DATA
 from fabricsim.records.program import COMPUTE, OVERLAPPED_STREAM, SLOWDOWN_BINS, SPAN
 from fabricsim.results.packets import ENTRY, WIRE, PacketLog, Packets, Tap
 from fabricsim.results.result import CallRecord, CallRecords, LinkRecord, RunRecord, Series
+from fabricsim.results.summary import Summary
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.program import Call, Program
@@ -218,3 +219,7 @@ def packets(wires: dict[str, dict[str, int]] | None = None) -> Packets:
         ),
         PacketLog(entries, ("host0 > leaf0", "leaf0 > host0"), *ends, 1448, 90, "tcp", ecn=True),
     )
+
+
+def by_transport(*summaries: Summary) -> tuple[str, list[str]]:
+    return "transport", [summary["transport"] for summary in summaries]

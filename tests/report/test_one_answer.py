@@ -18,6 +18,7 @@ from fabricsim.scenario import library
 from fabricsim.traces.readers import read
 from fabricsim.traces.rebuild.programs import rebuild
 from fabricsim.units import human_seconds
+from tests.reference import factory
 from tests.reference.scenarios import QUICKER
 
 TRACES = {
@@ -125,12 +126,12 @@ def assert_rates(result: RunRecord, summary: Summary, headline: str) -> None:
     mfu, hfu = f"{100 * rates['mfu']:.1f} %", f"{100 * rates['hfu']:.1f} %"
     speeds = human_number(rates["tflops_per_gpu"]), human_number(rates["tokens_per_s"])
     assert f"MFU {mfu}, HFU {hfu}, {speeds[0]} TFLOP/s per GPU, {speeds[1]} tokens/s" in headline
-    row = printed(comparison_table([summary], [1.0]), 200)
+    row = printed(comparison_table([summary], [1.0], factory.by_transport(summary)), 200)
     assert all(figure in row for figure in (mfu, hfu, *speeds))
 
 
 def assert_compared(summary: Summary) -> None:
-    row = printed(comparison_table([summary], [1.0]))
+    row = printed(comparison_table([summary], [1.0], factory.by_transport(summary)))
     parts = ("compute", "bubble")
     for time in (summary["iteration_time_s"], *(summary["breakdown_s"][part] for part in parts)):
         assert human_seconds(time) in row

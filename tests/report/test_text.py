@@ -63,7 +63,7 @@ def test_markup_in_names_is_shown_as_written(two_ranks: RunRecord) -> None:
     text = _print(summary_text(summary))
     assert "[bold]x[/nonsense]" in text
     assert "[/a]" in text
-    assert "[/a]" in _print(comparison_table([summary], [1.0]))
+    assert "[/a]" in _print(comparison_table([summary], [1.0], factory.by_transport(summary)))
 
 
 def test_many_kinds_of_collectives_are_cut(two_ranks: RunRecord) -> None:
@@ -74,7 +74,9 @@ def test_many_kinds_of_collectives_are_cut(two_ranks: RunRecord) -> None:
 
 def test_everything_fits_a_terminal_of_eighty_columns(pipeline: RunRecord) -> None:
     summary = summarise(pipeline)
-    text = _print(summary_text(summary), width=80) + _print(comparison_table([summary], [1.0]), width=80)
+    text = _print(summary_text(summary), width=80) + _print(
+        comparison_table([summary], [1.0], factory.by_transport(summary)), width=80
+    )
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "…" not in text
 
@@ -82,7 +84,7 @@ def test_everything_fits_a_terminal_of_eighty_columns(pipeline: RunRecord) -> No
 def test_comparison_is_against_the_slowest() -> None:
     runs = [factory.pipeline(transport=name, slow=slow) for name, slow in (("fast", 1), ("slow", 8))]
     summaries = [summarise(run) for run in runs]
-    text = _print(comparison_table(summaries, speed_ups(runs)))
+    text = _print(comparison_table(summaries, speed_ups(runs), factory.by_transport(*summaries)))
     ratio = summaries[1]["iteration_time_s"] / summaries[0]["iteration_time_s"]
     assert f"{ratio:.2f}x" in _line(text, "fast")
     assert "1.00x" in _line(text, "slow")
@@ -92,13 +94,18 @@ def test_comparison_is_against_the_slowest() -> None:
 
 def test_what_cannot_be_compared_has_no_speed_up() -> None:
     summary = summarise(factory.pipeline())
-    assert " - " in " ".join(_line(_print(comparison_table([summary, summary], [None, None])), summary["transport"]))
+    assert " - " in " ".join(
+        _line(
+            _print(comparison_table([summary, summary], [None, None], factory.by_transport(summary, summary))),
+            summary["transport"],
+        )
+    )
 
 
 def test_times_of_a_compared_run_add_up() -> None:
     summary = summarise(factory.pipeline())
     assert summary["breakdown_s"]["bubble"] > 0
-    cells = _line(_print(comparison_table([summary], [1.0])), summary["transport"])
+    cells = _line(_print(comparison_table([summary], [1.0], factory.by_transport(summary))), summary["transport"])
     iteration, compute, exposed, bubble = (f"{cells[at]} {cells[at + 1]}" for at in (1, 4, 6, 8))
     parts = summary["breakdown_s"]["compute"], summary["exposed_communication_s"], summary["breakdown_s"]["bubble"]
     assert (compute, exposed, bubble) == tuple(map(human_seconds, parts))
@@ -111,7 +118,7 @@ def test_comparison_of_long_names_fits_a_terminal_of_eighty_columns(pipeline: Ru
     summary["iteration_time_s"] = 0.4055
     summary["breakdown_s"]["bubble"] = summary["exposed_communication_s"] = 0.1234
     summary["causes"][0].update({"cause": "proxy thread", "of": "embedding all_reduce"})
-    lines = _print(comparison_table([summary], [1.0]), width=80).splitlines()
+    lines = _print(comparison_table([summary], [1.0], factory.by_transport(summary)), width=80).splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert any(line.startswith("ipoib-100g") and line.rstrip().count("proxy thread") for line in lines)
 
@@ -139,7 +146,7 @@ def test_slowdown_of_messages_says_that_channels_count(two_ranks: RunRecord) -> 
 
 def test_nothing_to_compare_is_an_error() -> None:
     with pytest.raises(ResultError, match="no run to compare"):
-        comparison_table([], [])
+        comparison_table([], [], factory.by_transport())
 
 
 def test_a_network_that_limits_nothing_is_said_to(two_ranks: RunRecord) -> None:

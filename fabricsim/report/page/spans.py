@@ -62,9 +62,8 @@ def _names(result: RunRecord) -> list[str]:
 
 def _colours(result: RunRecord, names: list[str]) -> dict[str, str]:
     dimension = {names.index(f"{kind.dimension} {kind.collective}"): kind.dimension for kind in result.calls.kinds}
-    looks = style.timer_colours(
-        names, dimension, [names.index(HOSTING)] if HOSTING in names else [], style.dimensions_of([result])
-    )
+    hosting = [names.index(HOSTING)] if HOSTING in names else []
+    looks = style.timer_colours(names, dimension, hosting, result.calls.dimensions)
     return {name: style.shade(look) for name, look in zip(names, looks, strict=True)} | {WAITING: style.BUBBLE_COLOUR}
 
 

@@ -11,7 +11,7 @@ from fabricsim.files.atomic import whole
 from fabricsim.report.causes_text import cause_name
 from fabricsim.report.compared import compared
 from fabricsim.report.difference_text import signed
-from fabricsim.report.labels import RunNames, tell_apart
+from fabricsim.report.labels import tell_apart
 from fabricsim.report.page import drawings
 from fabricsim.report.page.html import Html, bar, document, isolated, paragraph, section, table, text
 from fabricsim.report.page.run_sections import ROWS, queues, run_sections, tiers
@@ -59,7 +59,7 @@ def page(results: Sequence[tuple[str, RunRecord | TrafficRecord]]) -> str:
 
 def _side_by_side(files: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[Html]:
     """Put runs side by side, and say what makes each differ from the first."""
-    by, names = tell_apart([RunNames(each.name, each.transport, each.engine) for each in runs])
+    by, names = tell_apart(runs)
     if len(set(names)) < len(names):
         by, names = "file", list(files)
     groups = compared(runs, names)

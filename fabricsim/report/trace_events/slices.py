@@ -182,7 +182,7 @@ class CallGroups:
         ends[call[outer], member[outer]] = rank[outer]
         sizes = np.array([kind.ranks for kind in calls.kinds], np.int64)[calls.kind]
         pairs = np.array([kind.collective == "send_recv" and kind.ranks == 2 for kind in calls.kinds], bool)  # noqa: PLR2004  a sender and a receiver
-        names = dimensions(result)
+        names = calls.dimensions
         dimension = np.array([names.index(kind.dimension) for kind in calls.kinds], np.int64)[calls.kind]
         # calls whose members have the same sum of random numbers have the same members
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(rank * _MOST_RANKS + member))])
@@ -206,7 +206,7 @@ def drawn_of(result: RunRecord, some: NDArray[np.int64]) -> DrawnOps:
     Returns: all but ops of the host for which nothing is left to do.
     """
     ops, spans = result.ops.take(some), result.spans[some]
-    places = {name: place for place, name in enumerate(dimensions(result), len(_OF_RANKS))}
+    places = {name: place for place, name in enumerate(result.calls.dimensions, len(_OF_RANKS))}
     bases = np.array([*_OF_RANKS, *range(FIRST_STREAM, FIRST_STREAM * (len(places) + 2), FIRST_STREAM)])
     most = np.diff(bases)
     most[_OF_RANKS.index(HOST_THREAD)] = 1
@@ -247,11 +247,6 @@ def _by_start(stream: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np
     stream, start = stream[order], start[order]
     ordered = (np.diff(start) >= 0) | (np.diff(stream) > 0)
     return order if ordered.all() else order[np.lexsort((start, stream))]
-
-
-def dimensions(result: RunRecord) -> list[str]:
-    """Name the dimensions of the calls in the order in which the program has them."""
-    return list(dict.fromkeys(kind.dimension for kind in result.calls.kinds))
 
 
 @kernel

@@ -30,7 +30,6 @@ from fabricsim.report.trace_events.slices import (
     THREAD,
     DrawnOps,
     Slices,
-    dimensions,
 )
 from fabricsim.results.breakdown import rank_count
 from fabricsim.results.places import place_of
@@ -172,7 +171,7 @@ def _of_ranks(slices: Slices, ranks: list[int], drawn: DrawnOps) -> Iterator[byt
         yield _named("process_name", rank, 0, "name", json.dumps(name))
         yield _named("process_sort_index", rank, 0, "sort_index", str(rank))
         yield b"".join(_steps(result, rank))
-    yield from _names_of_threads(result.ops["rank"][drawn.ops], drawn.threads, dimensions(result))
+    yield from _names_of_threads(result.ops["rank"][drawn.ops], drawn.threads, result.calls.dimensions)
     yield from slices.text(drawn)
 
 
@@ -190,8 +189,7 @@ def _names_of_threads(rank: NDArray[np.int32], threads: NDArray[np.int64], names
 
 def _steps(result: RunRecord, rank: int) -> Iterator[bytes]:
     """Write the iterations of a rank, as the profiler marks them."""
-    steps = () if result.capture is None else result.capture.steps
-    marked = [(step.number, step.start, step.replayed) for step in steps if step.rank == rank]
+    marked = [(step.number, step.start, step.replayed) for step in result.steps if step.rank == rank]
     for number, start, duration in marked or [(0, 0, result.iteration)]:
         event = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}", "pid": rank, "tid": STEPS}
         times = f',"ts":{_exact(start)},"dur":{_exact(duration)}}},\n'
