@@ -41,7 +41,9 @@ def write(result: RunRecord | TrafficRecord, path: Path | str) -> None:
     if target.is_dir():
         msg = f"{target}: is a directory; name the file to write"
         raise ResultError(msg)
-    _replace(target, image(result))
+    content = image(result)
+    with whole(target, "name a file in a folder that exists and has room", ResultError) as part:
+        part.write_bytes(content)
 
 
 def image(result: RunRecord | TrafficRecord) -> bytes:
@@ -49,11 +51,6 @@ def image(result: RunRecord | TrafficRecord) -> bytes:
     if isinstance(result, TrafficRecord):
         return _image(lambda file: write_traffic(file, result))
     return _image(lambda file: to_hdf5.write_result(file, result))
-
-
-def _replace(target: Path, content: bytes) -> None:
-    with whole(target, "name a file in a folder that exists and has room", ResultError) as part:
-        part.write_bytes(content)
 
 
 def _image(content: Callable[[h5py.File], None]) -> bytes:

@@ -21,7 +21,7 @@ from fabricsim.traces.form import Form
 from fabricsim.traces.group_calls import GroupCalls
 from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import Communication, RecordingBuilder
+from fabricsim.traces.trace import MOST_SIZE, Communication, RecordingBuilder
 from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
@@ -32,14 +32,13 @@ if TYPE_CHECKING:
 
 MOST_LINE = 16 * 2**20
 """Bytes of the longest line."""
-_MOST_SIZE = 2**53
 
 _PARTS = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
 """Operations of which the plugin counts the part of one rank."""
 _US_PER_S, _NS_PER_US = 1e6, 1000
 _LAST = CLOCK_END // PS_PER_US
 
-Number = Annotated[int, msgspec.Meta(ge=0, le=_MOST_SIZE)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=MOST_SIZE)]
 Time = Annotated[float, msgspec.Meta(ge=0, le=_LAST)]
 
 
@@ -138,8 +137,8 @@ def rows(source: Source) -> Iterator[InspectedOp]:
                 msg = "has no header, and none came before it; give the whole log"
                 raise TraceError(source.label, msg, number)
             row = _row(operation, header, metadata)
-            if row.size > _MOST_SIZE:
-                msg = f"has an operation of {row.size} bytes in all; at most {_MOST_SIZE} can be read"
+            if row.size > MOST_SIZE:
+                msg = f"has an operation of {row.size} bytes in all; at most {MOST_SIZE} can be read"
                 raise TraceError(source.label, f"{msg}; copy the file again", number)
             yield row
 

@@ -94,7 +94,6 @@ class NcclTestsTable:
     `rows`: ``NCCL_TESTS_ROW`` records in the order of the table, at least one.
     """
 
-    path: Path
     collective: str | None
     version: str
     devices: tuple[Device, ...]
@@ -183,7 +182,7 @@ class NcclTestsReader:
             raise TraceError(self.path, f"{what}; give the whole output of a run such as all_reduce_perf")
         self._check_sweep()
         devices = tuple(self.devices[rank] for rank in sorted(self.devices))
-        return NcclTestsTable(self.path, self.collective, self.version, devices, np.array(self.rows, NCCL_TESTS_ROW))
+        return NcclTestsTable(self.collective, self.version, devices, np.array(self.rows, NCCL_TESTS_ROW))
 
     def _take_header(self, number: int, line: str) -> bool:
         if "count" not in line or "algbw" not in line:

@@ -47,7 +47,6 @@ class OsuTable:
     `rows`: ``OSU_ROW`` records in the order of the table, at least one.
     """
 
-    path: Path
     test: str
     version: str
     quantity: str
@@ -91,7 +90,7 @@ class OsuReader:
             for size, value in self.rows
         ]
         records = np.array(rows, OSU_ROW)
-        return OsuTable(self.path, self.test, self.version, self.quantity, records)
+        return OsuTable(self.test, self.version, self.quantity, records)
 
     def _take_comment(self, number: int, line: str) -> None:
         comment = line.strip()

@@ -16,7 +16,7 @@ from fabricsim.files.lines import lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.goal.writer import MOST_OPTION
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, MOST_SIZE, Communication, RecordingBuilder
 from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ MOST_STATEMENTS = 20_000_000
 MOST_RANKS = 2**18
 """Ranks of one file."""
 
-_MOST_SIZE = 2**53  # bytes; what a message may have here
 _MOST_CALC = CLOCK_END // PS_PER_NS
 _DIGITS = r"\d{1,19}"
 _LABEL = r"[A-Za-z]\w{0,255}+"
@@ -198,7 +197,7 @@ class _Scanner:
             self._fail("a send to rank -1; only a recv may be from any rank")
         return Communication(
             "send" if word == "send" else "recv",
-            size=self._number(size, "size", _MOST_SIZE),
+            size=self._number(size, "size", MOST_SIZE),
             peer=other,
             tag=0 if tag is None else NONE if tag == "-1" else self._number(tag, "tag", MOST_OPTION),
             nic=NONE if nic is None else self._number(nic, "nic", MOST_OPTION),
