@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from typing import Any, NamedTuple
 
 from fabricsim.errors import InputError, SimulationError
@@ -147,14 +147,16 @@ def make_ready() -> None:
     """
     forkserver.set_forkserver_preload(["fabricsim.run.sweeps.ready"])
     # Ctrl-C and kill end this process; what it started follows, and says nothing of semaphores that it clears away
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     warned = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [warned, "ignore:resource_tracker:UserWarning"]))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     try:
+        resource_tracker.ensure_running()  # lets SIGINT through when it has started, so that it has to be there first
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         forkserver.ensure_running()
     finally:
         os.environ.pop("PYTHONWARNINGS") if warned is None else os.environ.update(PYTHONWARNINGS=warned)
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -24,6 +24,17 @@ STUDY: dict[str, Any] = {
     "grid": {"transport": ["tcp-10g", "rdma-100g", "nonsense"], "job.micro_batch": [1, 2, 4, 3]},
 }
 KILLS = 10
+INTERRUPTED_AT_THE_START = """
+import os, signal, time
+from multiprocessing import forkserver
+from fabricsim.run.sweeps import workers
+
+workers.make_ready()
+for _ in range(8):  # a terminal sends Ctrl-C to all that run in it
+    time.sleep(0.05)
+    os.kill(forkserver._forkserver._forkserver_pid, signal.SIGINT)
+print([found for _, found, error in workers.results(abs, [-1, -2], 2)])
+"""
 NO_DASK = "dask.distributed is not installed: pip install 'fabricsim[cluster]'"
 
 
@@ -325,3 +336,11 @@ def test_unknown_options_are_refused() -> None:
 def test_parts_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="3/8"):
         sweep.Shard.parse(text)
+
+
+def test_ctrl_c_does_not_interrupt_what_workers_are_copied_from_while_it_gets_ready(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_AT_THE_START]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603  our own words
+
+    assert done.stderr == ""
+    assert sorted(done.stdout.strip()) == sorted("[1, 2]")
