@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim import provenance, units
+from fabricsim import measured, provenance, units
 from fabricsim.errors import InputError
 from fabricsim.report.nccl_table import render
 from fabricsim.results.summary import bus_factor
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fabricsim.measured import MeasuredTable
     from fabricsim.report.nccl_table import BenchRow
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.scenario import Scenario
@@ -75,10 +76,12 @@ def sizes(smallest: str, largest: str) -> list[int]:
 
 
 def read_reference(path: Path, test: str) -> CapturedTimes:
-    """Read captured times to compare with: an OSU latency table, or an nccl-tests log.
+    """Read captured times to compare with: an OSU latency table, an nccl-tests log, or a measured table that ships.
 
     Raises InputError if the file cannot be read or holds another test.
     """
+    if not path.exists() and str(path) in measured.names():
+        return _shipped(path, measured.load(str(path)), test)
     if test == LATENCY:
         table = osu.read(path)
         if table.quantity != "latency":
@@ -90,6 +93,17 @@ def read_reference(path: Path, test: str) -> CapturedTimes:
         msg = f"{path}: is a log of {log.collective}, not of {test}"
         raise InputError(msg)
     return CapturedTimes(path, _positive(log.rows["size"], log.rows["time_out_s"]), log.ranks or None)
+
+
+def _shipped(path: Path, table: MeasuredTable, test: str) -> CapturedTimes:
+    said, columns = table.conditions, table.rows.dtype.names or ()
+    seconds = "latency_s" if test == LATENCY else "time_out_s"
+    found = LATENCY if said.get("test") == "osu_latency" else said.get("collective")
+    if found != TESTS.get(test, LATENCY) or not {"size", seconds} <= set(columns):
+        msg = f"the measured table {table.name!r} is {f'of {found}' if found else 'no table by size'}, not of {test}"
+        raise InputError(msg)
+    ranks = int(said.get("gpus", 0)) or int(said.get("hosts", 0)) * int(said.get("gpus_per_host", 0))
+    return CapturedTimes(path, _positive(table.rows["size"], table.rows[seconds]), ranks or None)
 
 
 def _positive(column: object, seconds: object) -> dict[int, float]:

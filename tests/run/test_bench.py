@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.results.summary import bus_factor
 from fabricsim.run import benchtable
@@ -171,6 +172,38 @@ def test_reference_gives_its_sizes_and_errors(hkbu: Scenario, tmp_path: Path) ->
     assert [line.split()[1] for line in rows] == ["4096", "8192"]
     assert [float(line.split()[-1].rstrip("%")) for line in rows] == pytest.approx([100] * 2, abs=1)
     assert lines.splitlines()[-1].startswith("# Error of the time at 2 sizes: median ")
+
+
+@pytest.mark.parametrize(
+    ("test", "name", "ranks"),
+    [
+        ("all_reduce", "hkbu-10gbe-default", 32),
+        ("all_reduce", "nccl-mi300x", 8),
+        ("sendrecv", "nccl-400g-sendrecv", 2),
+        ("latency", "hkbu-10gbe-osu-latency", None),
+    ],
+)
+def test_a_measured_table_that_ships_is_a_reference_by_its_name(test: str, name: str, ranks: int | None) -> None:
+    reference = benchtable.read_reference(Path(name), test)
+
+    rows = measured.load(name).rows
+    moving = rows[rows["size"] > 0]
+    assert list(reference.seconds.items()) == [(row["size"], row[moving.dtype.names[1]]) for row in moving]
+    assert reference.ranks == ranks
+
+
+@pytest.mark.parametrize(
+    ("test", "name", "message"),
+    [
+        ("all_gather", "hkbu-10gbe-default", "is of all_reduce, not of all_gather"),
+        ("latency", "hkbu-10gbe-default", "is of all_reduce, not of latency"),
+        ("all_reduce", "hkbu-10gbe-osu-latency", "is of latency, not of all_reduce"),
+        ("all_reduce", "nccl-nvlink", "is no table by size, not of all_reduce"),
+    ],
+)
+def test_a_measured_table_of_something_else_is_no_reference(test: str, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        benchtable.read_reference(Path(name), test)
 
 
 def test_errors_end_in_their_median_and_90th_percentile(hkbu: Scenario, tmp_path: Path) -> None:
