@@ -141,7 +141,31 @@ SizeOption = Annotated[
 FlowsOption = Annotated[int | None, typer.Option(metavar="N", help="Flows of incast, permutation or poisson.")]
 LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Load of poisson, relative to the hosts' links.")]
 SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")]
-ResultOption = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as HDF5.")]
+
+
+_ENDINGS = {".h5", ".html", ".json", ".pdf", ".png", ".svg", ".txt"}
+
+
+def check_ending(file: Path | None, what: str, ending: str) -> Path | None:
+    """Refuse a file called like one of another form, which its content would not be.
+
+    `what`: is written, such as ``"a result is HDF5"``. `ending`: of such files.
+    Raises InputError with a name that suits.
+    """
+    if file is not None and file.suffix.lower() in _ENDINGS - {ending}:
+        msg = f"-o {file}: {what}; name it {file.with_suffix(ending)}"
+        raise InputError(msg)
+    return file
+
+
+def _check_result(file: Path | None) -> Path | None:
+    return check_ending(file, "a result is written as HDF5, and --json goes to standard output", ".h5")
+
+
+ResultOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", callback=_check_result, help="Write the result as HDF5."),
+]
 
 _WidthOption = Annotated[
     float | None,

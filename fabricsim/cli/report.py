@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fabricsim.cli.common import check_output_file, check_output_folder, note, output_folder
+from fabricsim.cli.common import check_ending, check_output_file, check_output_folder, note, output_folder
 
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file of fabricsim run or replay.")]
 ResultsArgument = Annotated[list[Path], typer.Argument(metavar="RESULT...", help="HDF5 files that fabricsim wrote.")]
@@ -25,6 +25,7 @@ def report(results: ResultsArgument, *, output: PageOption) -> None:
     from fabricsim.report.page.writer import write_page  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
 
+    check_ending(output, "a report is written as HTML", ".html")
     check_output_file(output, *results)
     write_page([(path.name, read_any(path)) for path in results], output)
     note(f"wrote {output}")
@@ -43,6 +44,7 @@ def timeline(
     from fabricsim.results.hdf5 import read  # noqa: PLC0415  as above
 
     if not per_rank:
+        check_ending(output, "a timeline is written as JSON", ".json")
         check_output_file(output, result)
         write_timeline(read(result), output)
         note(f"wrote {output}")

@@ -99,7 +99,7 @@ def parse(text: str, label: str, *, numbered: bool = True) -> TreeNode:
         msg = _syntax_error(str(error), label)
         raise InputError(msg) from error
     if not tables:
-        msg = f"{label}: is empty; `fabricsim list scenarios` names scenarios to start from"
+        msg = f"{label}: is empty; `fabricsim list` names what there is to start from"
         raise InputError(msg)
     return tree
 

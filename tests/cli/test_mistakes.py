@@ -450,6 +450,22 @@ def no_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_simulation")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "gpt2-medium-dp", "--json", "-o", "out.json"], "standard output; name it out.h5"),
+        (["run", "gpt2-medium-dp", "-o", "out.TXT"], "-o out.TXT: a result is written as HDF5"),
+        (["rerun", "in.h5", "-o", "out.svg"], "name it out.h5"),
+        (["replay", "dlrm-v100", "--fabric", "dgx1-v100", "-o", "out.html"], "name it out.h5"),
+        (["report", "in.h5", "-o", "out.pdf"], "-o out.pdf: a report is written as HTML; name it out.html"),
+        (["timeline", "in.h5", "-o", "out.png"], "-o out.png: a timeline is written as JSON; name it out.json"),
+    ],
+)
+def test_a_name_of_another_form_than_what_is_written(fabricsim: Fabricsim, arguments: list[str], message: str) -> None:
+    assert message in refused(fabricsim, *arguments)
+
+
+@pytest.mark.usefixtures("no_simulation")
 def test_goodput_is_of_one_job(fabricsim: Fabricsim) -> None:
     assert "jobs are under [jobs], and one [job] is wanted" in refused(fabricsim, "goodput", "two-jobs")
     message = refused(fabricsim, "goodput", "gpt2-medium-dp", "--interval", "1ms")
