@@ -77,7 +77,8 @@ def _top(summary: Summary) -> Html:
     headline = headline_text(summary).plain.removeprefix(summary["name"]).rstrip()
     first, *rest = headline.split("\n")
     rates = summary.get("throughput")
-    tiles = {"iteration": human_seconds(summary["iteration_time_s"])}
+    whole = "until all are done" if "jobs" in summary else "iteration"
+    tiles = {whole: human_seconds(summary["iteration_time_s"])}
     if rates is not None and rates["mfu"]:
         tiles["MFU"] = percent(rates["mfu"])
     tiles |= {name: percent(time / summary["iteration_time_s"]) for name, time in parts_of(summary)}

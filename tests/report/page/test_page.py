@@ -133,6 +133,8 @@ def test_jobs_captures_and_taps_have_their_sections(run: RunRecord) -> None:
     drawn = drawings.depths([tap])
 
     assert "Each from its own start" in jobs
+    assert "</b>until all are done</div>" in jobs
+    assert "</b>iteration</div>" not in jobs
     assert "red data all_reduce" in jobs
     assert "Captured and replayed" in captured
     assert f"replayed {human_seconds(summarise(replayed)['capture']['replayed_iteration_s'])}" in captured

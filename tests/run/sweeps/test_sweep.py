@@ -344,3 +344,18 @@ def test_ctrl_c_does_not_interrupt_what_workers_are_copied_from_while_it_gets_re
 
     assert done.stderr == ""
     assert sorted(done.stdout.strip()) == sorted("[1, 2]")
+
+
+def test_starts_of_jobs_are_no_part_of_their_iterations(tmp_path: Path) -> None:
+    """Two jobs that do not meet take as long as each alone, however late the second one begins."""
+    settings = {**SMALL, "cluster.hosts": 4, "jobs.red.ranks": "0-1", "jobs.blue.ranks": "2-3"}
+    run(tmp_path, {"scenario": "gpt2-medium-dp", "settings": settings, "grid": {"jobs.blue.start": ["0s", "3s"]}})
+
+    with (tmp_path / "index.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    alone = simulate(load("gpt2-medium-dp", SMALL)).iteration / 1e12
+    parts = ("compute_s", "exposed_communication_s", "host_s", "bubble_s")
+    for row in rows:
+        assert float(row["iteration_time_s"]) == pytest.approx(alone)
+        assert sum(float(row[part]) for part in parts) == pytest.approx(alone)
+        assert row["ranks"] == "4"
