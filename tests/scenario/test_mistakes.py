@@ -207,7 +207,7 @@ def test_wrong_values_are_explained(override: str, problem: str) -> None:
 
 
 FILES = {
-    "empty": (b"", "is empty"),
+    "empty": (b"", "is empty; `fabricsim list` names what there is"),
     "comments only": (b"# nothing\n\n", "is empty"),
     "zeros": (b"\0" * 64, "is no valid TOML"),
     "binary": (bytes(range(256)), "is no UTF-8 text"),

@@ -153,6 +153,9 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
         tree, folder, name = build(study), Path(), "sweep"
     else:
         path = Path(study)
+        if not exists(path):
+            msg = f"{study}: there is no such file; name the TOML file of a sweep, with its scenario and what varies"
+            raise InputError(msg)
         tree, folder, name = parse(read_text(path), str(study)), path.parent, path.stem
     written = validated(tree, SweptScenario, "the sweep")
     if settings:

@@ -359,3 +359,8 @@ def test_starts_of_jobs_are_no_part_of_their_iterations(tmp_path: Path) -> None:
         assert float(row["iteration_time_s"]) == pytest.approx(alone)
         assert sum(float(row[part]) for part in parts) == pytest.approx(alone)
         assert row["ranks"] == "4"
+
+
+def test_the_name_of_a_scenario_is_no_sweep() -> None:
+    with pytest.raises(InputError, match=r"gpt2-medium-dp: there is no such file; name the TOML file of a sweep"):
+        sweep.read("gpt2-medium-dp")
