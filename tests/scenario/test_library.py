@@ -111,3 +111,11 @@ def test_presets_of_the_study_are_not_made_from_its_results() -> None:
         transport = load("gpt2-medium-dp", [f"transport={name}"]).scenario.transport
         assert transport.line_rate in {10e9 / 8, 100e9 / 8}
         assert transport.efficiency >= 0.97
+
+
+@pytest.mark.parametrize("kind", library.KINDS)
+def test_the_line_that_is_listed_is_whole(kind: str) -> None:
+    """What stands below it is apart from it, or the source of what follows."""
+    for name in library.names(kind):
+        _, second, *_ = library.path(kind, name).read_text("utf-8").splitlines()
+        assert second == "#" or second.startswith("# T:") or not second.startswith("#"), f"{kind}/{name}"
