@@ -42,6 +42,8 @@ from fabricsim.scenario.jobs import placed
 from fabricsim.scenario.load import LoadedScenario, from_tables, machine
 from fabricsim.scenario.load import load as load  # noqa: PLC0414  the first arrow of the way, for others to take
 from fabricsim.scenario.named_files import named_files
+from fabricsim.scenario.source import exists
+from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.toml_text import texts
 from fabricsim.topology.inventory import first_apart
 from fabricsim.topology.tiers import describe
@@ -103,7 +105,13 @@ def load_fabric(
         msg = "job: the job is that of the trace; say what is to be otherwise by gpu_speed or scale_to "
         msg += "(--gpu-speed, --scale-to)"
         raise InputError(msg)
-    if str(name) not in library.names("clusters") or str(name) in library.names("scenarios") or Path(name).is_file():
+    clusters, scenarios = library.names("clusters"), library.names("scenarios")
+    if str(name) not in {*clusters, *scenarios} and not exists(Path(name)):
+        otherwise = "`fabricsim list clusters` and `fabricsim list scenarios` name those that ship"
+        hint = did_you_mean(str(name), [*clusters, *scenarios], otherwise)
+        msg = f"{name}: there is no such file, shipped scenario or cluster; {hint}"
+        raise InputError(msg)
+    if str(name) not in clusters or str(name) in scenarios or Path(name).is_file():
         chosen = [] if transport is None else [f"transport={transport}"]
         return load(name, [*chosen, *laid], with_job=False)
     one = machine(str(name), transport or _WITHIN_A_HOST, 1, laid).scenario.cluster

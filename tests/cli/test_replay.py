@@ -82,7 +82,7 @@ def test_a_replay_against_another_fabric(captured: str, fabricsim: Fabricsim) ->
     ("arguments", "problem"),
     [
         (("--fabric", "dgx-a100"), "name a transport, such as"),
-        (("--fabric", "dgx-a10", "--transport", "rdma-200g"), "there is no such file or shipped scenario"),
+        (("--fabric", "dgx-a10", "--transport", "rdma-200g"), "shipped scenario or cluster; did you mean 'dgx-a100'?"),
         ((*ON, "--gpu-speed", "0"), "gpu_speed (--gpu-speed) 0.0: kernels cannot run that many times faster"),
         ((*ON, "--message-size", "0"), "message size 0.0: nothing can be sent that many times"),
         ((*ON, "--scale-to", "17"), "it can be scaled to a multiple of that, not to 17"),

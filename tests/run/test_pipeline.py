@@ -284,3 +284,18 @@ def test_programs_are_compared_as_objects_and_a_watch_takes_several_patterns() -
     assert Watch(queues=["switch0->*"]).queues == ("switch0->*",)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"queues: 'switch0->host0' is one text, not several"):
         Watch(queues="switch0->host0")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("dgx1-v10", "did you mean 'dgx1-v100'?"),
+        ("gpt2-medim-dp", "did you mean 'gpt2-medium-dp'?"),
+        ("nothing.toml", "`fabricsim list clusters` and `fabricsim list scenarios` name those that ship"),
+    ],
+)
+def test_a_fabric_that_is_not_there_is_sought_among_clusters_too(name: str, hint: str) -> None:
+    with pytest.raises(InputError, match=f"{name}: there is no such file, shipped scenario or cluster; ") as caught:
+        pipeline.load_fabric(name, 8)
+
+    assert hint in str(caught.value)
