@@ -177,12 +177,13 @@ def _shipped(table: MeasuredTable) -> Measurement:
         raise InputError(msg)
     times = [table.rows[side] for side in ("time_out_s", "time_in_s") if side in names]
     hosts = int(said.get("hosts", 0))
+    ranks = hosts * int(said.get("gpus_per_host", 0)) or int(said.get("gpus", 0))
     return _measurement(
         table.name,
         str(said["collective"]),
         table.rows["size"],
         times,
-        ranks=hosts * int(said.get("gpus_per_host", 0)),
+        ranks=ranks,
         hosts=hosts,
         nccl=str(said.get("nccl", "")),
     )

@@ -162,3 +162,12 @@ def test_logs_of_the_inspector_count_the_rank_that_waited_least(tmp_path: Path) 
     )
     with pytest.raises(InputError, match="has no call of broadcast"):
         read(str(tmp_path), "broadcast")
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "hosts"), [("nccl-h200-azure", 8, 1), ("nccl-mi300x", 8, 1), ("nccl-p5", 8, 1)]
+)
+def test_tables_that_ship_say_how_many_gpus_ran(name: str, ranks: int, hosts: int) -> None:
+    found = read(name)
+
+    assert (found.ranks, found.hosts) == (ranks, hosts)
