@@ -313,7 +313,7 @@ class Fabric:
         """Refuse programs of more ranks than the cluster has, by a `SimulationError`."""
         have = self.scenario.cluster.ranks
         if ranks > have:
-            msg = f"the program runs on {ranks} ranks, the cluster has {have}: raise cluster.hosts, or take fewer ranks"
+            msg = f"the program runs on {ranks} ranks, the cluster has {have}: add hosts, or take fewer ranks"
             raise SimulationError(msg)
 
     def communicators(self, calls: Iterable[Call]) -> list[int]:
