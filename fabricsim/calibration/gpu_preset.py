@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fabricsim.calibration.preset import write_checked
-from fabricsim.errors import InputError
+from fabricsim.calibration.preset import base_of, write_checked
 from fabricsim.scenario import library
 from fabricsim.scenario.include import is_file_name
 from fabricsim.scenario.load import load
@@ -42,12 +40,7 @@ def write(path: Path, gpu: str, found: KernelTimes) -> None:
     `found`: what was measured.
     Raises InputError if the file cannot be written, or is `gpu` itself; an older one of that name is still there then.
     """
-    base = gpu
-    if is_file_name(gpu):
-        if Path(gpu).resolve() == path.resolve():
-            msg = f"-o {path}: is what the preset would be laid over; name another file"
-            raise InputError(msg)
-        base = os.path.relpath(Path(gpu).resolve(), path.resolve().parent)
+    base = base_of(path, gpu, "is what the preset would be laid over")
     write_checked(path, render(base, found), gpu_of)
 
 

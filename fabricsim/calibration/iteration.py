@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.calibration.preset import write_checked
+from fabricsim.calibration.preset import base_of, write_checked
 from fabricsim.errors import InputError
 from fabricsim.results.summary import summarise
 from fabricsim.run.gpu_speed import gpu_speed
 from fabricsim.run.pipeline import one_job, simulate
-from fabricsim.scenario.include import is_file_name
 from fabricsim.scenario.load import load
 from fabricsim.scenario.variation import Speeds
 
@@ -66,12 +64,7 @@ def write(path: Path, scenario: str, settings: Sequence[str], found: Calibrated)
     Raises InputError if the file cannot be written, or is `scenario` itself; an older one of that name is still there
     then.
     """
-    base = scenario
-    if is_file_name(scenario):
-        if Path(scenario).resolve() == path.resolve():
-            msg = f"-o {path}: is what the scenario would extend; name another file"
-            raise InputError(msg)
-        base = os.path.relpath(Path(scenario).resolve(), path.resolve().parent)
+    base = base_of(path, scenario, "is what the scenario would extend")
     ran = "".join(f" --set {' '.join(setting.split())}" for setting in settings)
     text = (
         f"# {Path(scenario).stem}, whose GPUs are as fast as an iteration of {found.measured:g} s says\n"

@@ -176,15 +176,13 @@ def _shipped(table: MeasuredTable) -> Measurement:
         msg = f"the measured table {table.name!r} is of no collective or message by size; see `fabricsim validate nccl`"
         raise InputError(msg)
     times = [table.rows[side] for side in ("time_out_s", "time_in_s") if side in names]
-    hosts = int(said.get("hosts", 0))
-    ranks = hosts * int(said.get("gpus_per_host", 0)) or int(said.get("gpus", 0))
     return _measurement(
         table.name,
         str(said["collective"]),
         table.rows["size"],
         times,
-        ranks=ranks,
-        hosts=hosts,
+        ranks=table.ranks,
+        hosts=int(said.get("hosts", 0)),
         nccl=str(said.get("nccl", "")),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from fabricsim.errors import InputError
 from fabricsim.files.atomic import whole
 from fabricsim.scenario import library, toml_text
 from fabricsim.scenario.certainty import GRADES, KEY
+from fabricsim.scenario.include import is_file_name
 from fabricsim.scenario.load import load
 
 if TYPE_CHECKING:
@@ -43,6 +45,19 @@ def write(path: Path, base: str, settings: Sequence[str], transport: str, found:
     """
     text = render(path.stem, base, settings, transport, found)
     write_checked(path, text, lambda part: load(base, [*settings, f"transport={json.dumps(part)}"]))
+
+
+def base_of(path: Path, name: str, refused: str) -> str:
+    """Say how a file at `path` names what it is laid over: as it is called in the library, or where its file lies.
+
+    Raises InputError, ``-o PATH:`` and `refused`, if both are one file.
+    """
+    if not is_file_name(name):
+        return name
+    if Path(name).resolve() == path.resolve():
+        msg = f"-o {path}: {refused}; name another file"
+        raise InputError(msg)
+    return os.path.relpath(Path(name).resolve(), path.resolve().parent)
 
 
 def write_checked(path: Path, text: str, check: Callable[[str], object]) -> None:

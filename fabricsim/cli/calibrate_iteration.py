@@ -66,8 +66,8 @@ def _table(found: Calibrated) -> Table:
         took, parts = summary["iteration_time_s"], summary["breakdown_s"]
         shown = (parts["compute"], summary["exposed_communication_s"], parts["host"], parts["bubble"])
         error = f"{took / found.measured - 1:+.1%}"
-        table.add_row(f"{speed:g}", human_seconds(took), error, *map(human_seconds, shown))
-    table.add_row("measured", human_seconds(found.measured))
+        table.add(f"{speed:g}", human_seconds(took), error, *map(human_seconds, shown))
+    table.add("measured", human_seconds(found.measured))
     return table
 
 

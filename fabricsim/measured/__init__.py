@@ -57,6 +57,12 @@ class MeasuredTable:
     conditions: Mapping[str, str | int | float]
     rows: NDArray[np.void]
 
+    @property
+    def ranks(self) -> int:
+        """GPUs that took part, as its conditions say it; 0 if they do not."""
+        said = self.conditions
+        return int(said.get("gpus", 0)) or int(said.get("hosts", 0)) * int(said.get("gpus_per_host", 0))
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -102,8 +102,7 @@ def _shipped(path: Path, table: MeasuredTable, test: str) -> CapturedTimes:
     if found != TESTS.get(test, LATENCY) or not {"size", seconds} <= set(columns):
         msg = f"the measured table {table.name!r} is {f'of {found}' if found else 'no table by size'}, not of {test}"
         raise InputError(msg)
-    ranks = int(said.get("gpus", 0)) or int(said.get("hosts", 0)) * int(said.get("gpus_per_host", 0))
-    return CapturedTimes(path, _positive(table.rows["size"], table.rows[seconds]), ranks or None)
+    return CapturedTimes(path, _positive(table.rows["size"], table.rows[seconds]), table.ranks or None)
 
 
 def _positive(column: object, seconds: object) -> dict[int, float]:

@@ -104,14 +104,12 @@ def _at(speed: float) -> str:
 
 
 def _row(record: np.void) -> Published:
-    run, gpus, framework = published_run(record), int(record["gpus"]), str(record["framework"])
-    software = _software(record)
-    fewest = min(int(each["gpus"]) for each in _calibrating(software))
+    run, gpus, software = published_run(record), int(record["gpus"]), _software(record)
     hosts = -(-gpus // _PER_HOST)
     place = f"{hosts} host{'s' * (hosts > 1)}" if gpus >= _PER_HOST else "part of a host" if gpus > 1 else "1 GPU"
-    groups = framework, str(record["precision"]), place, "compiled" if record["fused"] == "yes" else "not compiled"
+    groups = software.framework, software.precision, place, "compiled" if software.compiled else "not compiled"
     certainty, missing = measured.load("dlperf").certainty, str(record["missing"])
-    if gpus == fewest:
+    if gpus == int(_calibrating(software)[0]["gpus"]):
         missing = missing or f"calibrates the speed of GPUs, {_speed(software)}"
     predict = lambda: _predicted(run.settings)  # noqa: E731  a row and how it is predicted
     return Published(
