@@ -119,14 +119,15 @@ def nics_of(cluster: Cluster, ranks: int, hosts: int) -> int:
     return 1 if hosts == 1 else max(1, cluster.nics_per_host * ranks // hosts // cluster.gpus_per_host)
 
 
-def takes_all_links(algorithm: str, cluster: Cluster) -> bool:
-    """Whether an algorithm uses all NVLinks that join the GPUs of a host without a switch."""
+def takes_all_links(algorithm: str) -> bool:
+    """Whether an algorithm uses all NVLinks that join the GPUs of a host, if no switch does."""
     declared = _declared(algorithm)
-    return (declared.striped or declared.turned) and any(each.mesh is not None for each in cluster.variants)
+    return declared.striped or declared.turned
 
 
 def from_settings(settings: Collectives, cluster: Cluster) -> Choose:
     """Choose what the scenario says, on a cluster whose hosts have so many GPUs and NICs."""
+    meshed = cluster.is_meshed
 
     def choose(collective: str, ranks: tuple[int, ...], size: int) -> Choice:
         paired = collective in PAIRED
@@ -146,7 +147,7 @@ def from_settings(settings: Collectives, cluster: Cluster) -> Choose:
             intra_host_step=times.intra_host_step,
             line=LL if small else SIMPLE,
             stripes=stripes,
-            by_links=takes_all_links(algorithm, cluster) and not paired,
+            by_links=meshed and takes_all_links(algorithm) and not paired,
             window=FIFO_STEPS if paired and _declared(algorithm).ahead else 2,
             start=times.start,
             reduction_rate=settings.reduction_rate or 0.0,

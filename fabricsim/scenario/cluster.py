@@ -265,6 +265,11 @@ class Cluster(Spec):
         return NvlinkMesh(tuple(row[:count] for row in between.rows[:count]))
 
     @property
+    def is_meshed(self) -> bool:
+        """Whether there are hosts whose GPUs NVLinks join without a switch."""
+        return any(variant.mesh is not None for variant in self.variants)
+
+    @property
     def variants(self) -> tuple[Cluster, ...]:
         """Clusters of hosts of one kind: this one, and one for each of ``kinds``."""
         alike = self.model_copy(update={"kinds": {}})

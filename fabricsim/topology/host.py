@@ -274,8 +274,9 @@ def _build_nvlinks(cluster: Cluster, gpu: int, ports: HostPorts, resources: Reso
 
 def _build_host(cluster: Cluster, resources: ResourceList, proxy_threads: int, pcie_share: float) -> HostPorts:
     ideal = cluster.join == "ideal"
-    ports = HostPorts(cluster.gpus_per_host, cluster.nics_per_host, cluster.intra_host, ideal, cluster.gpudirect)
-    ports.mesh = cluster.mesh
+    ports = HostPorts(
+        cluster.gpus_per_host, cluster.nics_per_host, cluster.intra_host, ideal, cluster.gpudirect, mesh=cluster.mesh
+    )
     for gpu in range(cluster.gpus_per_host):
         ports.threads.append(resources.add(f"{_FIRST}/gpu{gpu}/proxy", THREAD, float(proxy_threads)))
         _build_nvlinks(cluster, gpu, ports, resources)

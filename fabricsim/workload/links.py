@@ -23,7 +23,7 @@ from fabricsim.workload.work import Exchange, Wait
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fabricsim.scenario.cluster import Cluster
+    from fabricsim.scenario.nvlinks import NvlinkMesh
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.stages import Timed
@@ -52,19 +52,21 @@ class Links(NamedTuple):
 
     `inside`: rate between GPUs of a host, bytes/s; None if it is not NVLink, then kernels are slowed all the time.
     `hosts`: that of each rank; empty if it is not known.
-    `cluster`: its mesh lets a group have part of that rate; None if a switch lets it have all.
+    `mesh`, `nvlinks`: links between GPUs of a host, and those of a GPU, of which a group has those between its members;
+        no mesh if a switch lets it have all.
     """
 
     inside: float | None
     hosts: tuple[int, ...] = ()
-    cluster: Cluster | None = None
+    mesh: NvlinkMesh | None = None
+    nvlinks: int = 0
 
     @classmethod
     def of(cls, scenario: Scenario) -> Links:
         """Take those of a scenario."""
         gpu, joined = scenario.cluster.gpu, scenario.cluster.intra_host == "nvlink"
         rate = gpu.nvlink_rate * gpu.nvlink_efficiency if joined and gpu.nvlink_rate else None
-        return cls(rate, cluster=scenario.cluster if scenario.cluster.mesh is not None else None)
+        return cls(rate, mesh=scenario.cluster.mesh, nvlinks=gpu.nvlinks or 0)
 
     def seconds(self, collective: CollectiveName, ranks: Sequence[int], size: int) -> float:
         """Give the least time of a collective, s; infinite if it is not known."""
@@ -74,12 +76,12 @@ class Links(NamedTuple):
 
     def _part(self, ranks: Sequence[int]) -> float:
         """Give the part of the rate that those of a group have who are on the host of its first."""
-        if self.cluster is None or self.cluster.mesh is None:
+        if self.mesh is None:
             return 1.0
-        per_host = self.cluster.gpus_per_host
+        per_host = len(self.mesh.rows)
         gpus = [rank % per_host for rank in ranks if rank // per_host == ranks[0] // per_host]
-        links = self.cluster.mesh.fewest(gpus) if self.cluster.mesh.is_whole(gpus) else 0
-        return links / (self.cluster.gpu.nvlinks or links) if links else 1.0
+        links = self.mesh.fewest(gpus) if self.mesh.is_whole(gpus) else 0
+        return links / self.nvlinks if links else 1.0
 
 
 class Beside(NamedTuple):

@@ -66,21 +66,18 @@ def test_a_message_has_the_links_between_its_ends(engine: str) -> None:
     assert [float(env.run(event)) for event in alone] == pytest.approx([SIZE / (4 * LINK)] * 4, rel=EXACT)
 
 
-def test_pairs_without_links_go_by_way_of_a_gpu_or_through_memory() -> None:
-    square = [[0, 2, 0, 4], [2, 0, 4, 0], [0, 4, 0, 2], [4, 0, 2, 0]]
-    made = ideal_scenario(1, cluster={"gpus_per_host": 4, "intra_host": "nvlink", "nvlinks_between": square})
+@pytest.mark.parametrize(
+    ("rows", "way"),
+    [
+        ([[0, 2, 0, 4], [2, 0, 4, 0], [0, 4, 0, 2], [4, 0, 2, 0]], ["gpu0/nvlink/gpu1", "gpu1/nvlink/gpu2"]),
+        ([[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]], ["gpu0/memory/up", "gpu2/memory/down"]),
+    ],
+)
+def test_pairs_without_links_go_by_way_of_a_gpu_or_through_memory(rows: list[list[int]], way: list[str]) -> None:
+    made = ideal_scenario(1, cluster={"gpus_per_host": 4, "intra_host": "nvlink", "nvlinks_between": rows})
     platform = Fabric(simpy.Environment(), made).platform
-    assert [platform.resources.names[resource] for resource, _ in platform.path(0, 2).hops] == [
-        "host0/gpu0/nvlink/gpu1",
-        "host0/gpu1/nvlink/gpu2",
-    ]
-    pairs = [[0, 12, 0, 0], [12, 0, 0, 0], [0, 0, 0, 12], [0, 0, 12, 0]]
-    made = ideal_scenario(1, cluster={"gpus_per_host": 4, "intra_host": "nvlink", "nvlinks_between": pairs})
-    platform = Fabric(simpy.Environment(), made).platform
-    assert [platform.resources.names[resource] for resource, _ in platform.path(0, 2).hops] == [
-        "host0/gpu0/memory/up",
-        "host0/gpu2/memory/down",
-    ]
+    names = [platform.resources.names[resource] for resource, _ in platform.path(0, 2).hops]
+    assert names == [f"host0/{part}" for part in way]
 
 
 @given(st.data())

@@ -102,7 +102,8 @@ def describe(  # noqa: PLR0913  by name only
     """
     kind = architecture(cluster.gpu)
     per_host = max(1, ranks // hosts)
-    if cluster.mesh is not None and not cluster.mesh.is_whole(range(per_host)):
+    mesh = cluster.mesh
+    if mesh is not None and not mesh.is_whole(range(per_host)):
         cluster = cluster.model_copy(update={"intra_host": "shared-memory"})
     rates = _rates(kind, hosts, tuning)
     ring = tree = _search(rates, _limits(cluster, per_host, hosts, network))
@@ -125,7 +126,7 @@ def describe(  # noqa: PLR0913  by name only
         near=cluster.nic_below_gpu_switch or cluster.join == "ideal" or hosts == 1,
         ring=ring,
         tree=_tree(ring, rates, cluster, hosts) if nvlink else tree,
-        nvls=_nvls(kind, cluster, per_host, hosts, ring) if nvlink and cluster.mesh is None else None,
+        nvls=_nvls(kind, cluster, per_host, hosts, ring) if nvlink and mesh is None else None,
         channels=doubled,
         nvls_channels=_NVLS_CHANNELS,
         tuning=tuning,
@@ -139,9 +140,9 @@ def _limits(cluster: Cluster, per_host: int, hosts: int, network: float) -> _Lim
     partners = 1
     if per_host > 1 and cluster.intra_host == "nvlink":
         within = each = counted_nvlink(cluster.gpu)
-        if cluster.mesh is not None:
-            common = math.gcd(*cluster.mesh.rows[0][:per_host])
-            partners = cluster.mesh.fewest(range(per_host)) // common
+        if (mesh := cluster.mesh) is not None:
+            common = math.gcd(*mesh.rows[0][:per_host])
+            partners = mesh.fewest(range(per_host)) // common
             each = within * common / (cluster.gpu.nvlinks or common)
             within = each * partners
     elif per_host > 1 or hosts > 1:

@@ -95,6 +95,7 @@ class NcclPlan:
         self._sockets = scenario.transport.kind in _SOCKETS
         self._direct = scenario.cluster.gpudirect and not self._sockets
         self._packets = scenario.engine != "flow"
+        self._meshed = scenario.cluster.is_meshed
         self._plain = from_settings(scenario.collectives, scenario.cluster)
         self._group = cache(self._describe)
         self._choice = cache(self._choose)
@@ -157,7 +158,7 @@ class NcclPlan:
             line=line,
             lines_within=found.algorithm == "nvls-tree",
             stripes=self._stripes(found, group),
-            by_links=takes_all_links(self._named(found), self._cluster),
+            by_links=self._meshed and takes_all_links(self._named(found)),
             window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
             start=self._start(found.algorithm, found.protocol, group),
             latency=_latency(measured, _ENGINE[found.algorithm]) if measured else None,
@@ -193,8 +194,8 @@ class NcclPlan:
     def _send_chunk(self, step: int, group: GroupShape, size: int) -> int:
         """Count what all channels between two ranks send at once; one stands for all of them."""
         links = nvlinks(self._gpu) if group.hosts == 1 and group.within == "nvlink" else 0
-        if links and self._cluster.mesh is not None:
-            links = min(filter(None, self._cluster.mesh.rows[0]))
+        if links and (mesh := self._cluster.mesh) is not None:
+            links = min(filter(None, mesh.rows[0]))
         step *= _NVLINK_STEP if links else 1
         return step * chunks.send_channels(step, size, 2 * max(1, links), group)
 
