@@ -67,6 +67,7 @@ def test_what_ships() -> None:
                 "nccl-v100-socket",
                 "peers",
                 "rail-only",
+                "simumax",
             ]
         )
     )

@@ -193,7 +193,9 @@ class Job(Spec):
     parameters and their quantisation, behind the norm that the host waits for. ``batch_time`` is what
     the host takes to fetch a micro-batch and hand it to the tensor-parallel ranks, while the GPU waits, before each
     forward pass of each stage. Of a mixture of experts, an expert takes at most ``capacity_factor`` times its even
-    share of tokens, and each of the busiest rank takes ``expert_imbalance`` times it, as far as there are tokens.
+    share of tokens, and each of the busiest rank takes ``expert_imbalance`` times it, as far as there are tokens. With
+    ``pad_to_capacity`` each takes ``capacity_factor`` times it, padded if there are fewer
+    (``moe_pad_expert_input_to_capacity`` of Megatron-LM), so that the host needs no count of them.
 
     ``expert_kernels`` says how products of experts are issued: those of a rank as one kernel (``"grouped"``); by the
     host one by one, behind an all-to-all of NCCL (``"all-to-all"``; ``"unfused"`` if operations of PyTorch order
@@ -245,6 +247,7 @@ class Job(Spec):
     kernel_launch: Duration = Field(default_factory=lambda checked: KERNEL_LAUNCH[checked["launch"]])
     batch_time: Duration = 0
     capacity_factor: Annotated[float, Field(ge=1, le=1000)] | None = None
+    pad_to_capacity: bool = False
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] = 1.0
     expert_kernels: Literal["grouped", "unfused", "all-to-all", "flex", "fused"] = "grouped"
     expert_overlap: bool = False

@@ -206,6 +206,7 @@ def _no_experts(job: Job) -> Iterator[Mistake]:
         "parallelism.expert": job.parallelism.expert > 1,
         "parallelism.expert_tensor": job.parallelism.expert_tensor is not None,
         "capacity_factor": job.capacity_factor is not None,
+        "pad_to_capacity": job.pad_to_capacity,
         "expert_imbalance": job.expert_imbalance > 1,
         "expert_kernels": job.expert_kernels != "grouped",
         "padded_experts": job.padded_experts,
@@ -243,6 +244,11 @@ def _experts(job: Job) -> Iterator[Mistake]:
     if experts.dense_layers > job.model.layers:
         problem = f"{experts.dense_layers} is more than the {job.model.layers} layers there are"
         yield Mistake("job.model.experts.dense_layers", problem, f"at most {job.model.layers}")
+    if job.pad_to_capacity and job.capacity_factor is None:
+        yield Mistake("job.pad_to_capacity", "there is no job.capacity_factor to pad to", "set it: 1 is the even share")
+    if job.pad_to_capacity and job.expert_imbalance > 1:
+        problem = "has no effect: job.pad_to_capacity gives all experts as many tokens"
+        yield Mistake("job.expert_imbalance", problem, "take one of them out")
     if job.padded_experts and (job.products is None or job.expert_kernels == "fused"):
         problem = "has no effect: products of experts are in 16 bits, or fused with what pads their tokens"
         yield Mistake("job.padded_experts", problem, "take it out")

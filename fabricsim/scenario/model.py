@@ -31,7 +31,7 @@ class Experts(Spec):
     dense_layers: Annotated[int, Field(ge=0, lt=2**31)] = 0
     every: Positive = 1
     clamped: bool = False
-    router_precision: Literal["fp32"] | None = None
+    router_precision: Literal["fp32", "bf16"] | None = None
 
 
 class Latent(Spec):

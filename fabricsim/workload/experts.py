@@ -7,8 +7,8 @@ parallelism splits the experts, their tokens are gathered before and added up be
 network of their joint width (Dai et al., arXiv 2401.06066).
 
 Every rank does what the busiest one does: each of its experts gets ``expert_imbalance`` times the even share of
-tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668, section 2.2), and no more than there
-are (`load`); all others wait for it in the exchange that follows.
+tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668, section 2.2), or just so many with
+``pad_to_capacity``, and no more than there are (`load`); all others wait for it in the exchange that follows.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     else:
         tape.stream("order by expert", moved, Pass(1, 1), Pass(1, 1))
     tape.recorded = False
-    if job.expert_kernels in _ROUTING and not unfused:
+    if job.expert_kernels in _ROUTING and not job.pad_to_capacity:
         tape.step([Level()], [])  # the host needs the tokens of each expert
     _exchange(tape, job)
     sent = tokens if job.parallelism.expert_parts > 1 else own
@@ -127,10 +127,12 @@ def _scatter(name: str, traffic: int, kernels: int) -> Operation:
 def load(job: Job) -> float:
     """Tokens of the busiest rank's experts over those of the mean one's.
 
-    An expert sees each token once at most, and the experts of a rank see no more than all of them do, which is the mean
-    if one rank has them all.
+    Padded to their capacity, all get the same. Else an expert sees each token once at most, and the experts of a rank
+    see no more than all of them do, which is the mean if one rank has them all.
     """
     mixture, most = experts_of(job.model), job.capacity_factor or math.inf
+    if job.pad_to_capacity:
+        return most
     return min(job.expert_imbalance, most, mixture.count / mixture.per_token, job.parallelism.expert)
 
 
@@ -142,7 +144,7 @@ def _router(tape: Tape, job: Job, tokens: int) -> None:
     which memory bounds. Routers are never frozen: adapters are for dense models.
     """
     hidden, count = job.model.hidden, experts_of(job.model).count
-    if experts_of(job.model).router_precision is None or tape.width == FP32:
+    if experts_of(job.model).router_precision != "fp32" or tape.width == FP32:
         tape.plain = True
         tape.linear("router", (tokens, hidden, count), stored=tokens * hidden)
         tape.plain = False
@@ -307,7 +309,7 @@ def _add_biases(tape: Tape, job: Job, elements: int) -> None:
     if not experts_of(job.model).clamped:
         return
     narrow = tape.width
-    wide = FP32 if job.expert_kernels == "flex" or experts_of(job.model).router_precision else narrow
+    wide = FP32 if job.expert_kernels == "flex" or experts_of(job.model).router_precision == "fp32" else narrow
     forward = {"weight biases": wide, "add biases": narrow + 2 * wide, "join biased rows": 2 * wide}
     backward = {"gradient of weights": 2 * wide, "add up gradient of weights": wide}
     backward |= {"gradient of biases": 2 * wide, "add up gradient of biases": wide, "join gradient of rows": 2 * narrow}

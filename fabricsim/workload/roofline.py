@@ -10,7 +10,8 @@ sizes listed there, and of cutting the inner dimension in up to eight, the faste
 ``m x n`` tiles takes ``2 m n inner / (peak / processors * tile_efficiency)`` and ``tile_overhead``; tiles
 below 128 x 128 load more per product and lose the root of that. Results leave for memory while nothing is
 computed. Large products heat the chip until its clock falls, so that none is faster on the whole than
-``gemm_efficiency`` of the peak, nor than memory allows.
+``gemm_efficiency`` of the peak, nor than memory allows. A buffer that results are added to is read and written behind
+all this (``Operation.added``).
 
 **Fused attention** reaches ``attention_forward`` or ``attention_backward`` of the peak on long sequences with heads
 of 128 elements or more, and ``attention_forward_64`` or ``attention_backward_64`` with heads of 64: each pair of a
@@ -124,8 +125,9 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
 
     Raises KeyError if the GPU has no peak for the precision.
     """
-    traffic = operation.traffic + (operation.transposed if gpu.transposed_factors else 0)
-    memory = traffic / (gpu.memory_rate * gpu.memory_efficiency)
+    traffic = operation.traffic - operation.added + (operation.transposed if gpu.transposed_factors else 0)
+    rate = gpu.memory_rate * gpu.memory_efficiency
+    memory = traffic / rate
     if operation.kernel == "stream":
         busy = memory
     elif operation.kernel == "function":
@@ -135,7 +137,7 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
     elif operation.kernel == "scatter":
         busy = max(memory, operation.traffic / SCATTER_RATE)
     elif operation.kernel == "product":
-        busy = max(memory, _product(operation, precision, gpu))
+        busy = max(memory, _product(operation, precision, gpu)) + operation.added / rate
     else:
         busy = max(memory, _attention(operation, precision, gpu))
     return round(busy * PS_PER_S) + operation.kernels * gpu.kernel_latency

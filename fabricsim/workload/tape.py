@@ -157,17 +157,13 @@ class Tape:
             stored,
         )
 
-    def product(
-        self, name: str, shape: tuple[int, int, int], *, batch: int = 1, weight: bool = False, output: int | None = None
-    ) -> Operation:
-        """Make a product (rows, inner, columns); `output` bytes per element of it if not `width`."""
-        return product(name, (batch, *shape), self.width, weight=weight, output=output)
+    def product(self, name: str, shape: tuple[int, int, int], *, batch: int = 1, weight: bool = False) -> Operation:
+        """Make a product (rows, inner, columns)."""
+        return product(name, (batch, *shape), self.width, weight=weight)
 
-    def weighted(
-        self, name: str, shape: tuple[int, int, int], *, batch: int = 1, weight: bool = False, output: int | None = None
-    ) -> Operation:
+    def weighted(self, name: str, shape: tuple[int, int, int], *, batch: int = 1, weight: bool = False) -> Operation:
         """Make a product with weights, in the precision of the job's products."""
-        made = self.product(name, shape, batch=batch, weight=weight, output=output)
+        made = self.product(name, shape, batch=batch, weight=weight)
         made = replace(made, more=self.apart * EXPERT_LAUNCH)
         if self.plain or self.job.products is None:
             return made
@@ -332,12 +328,12 @@ class Tape:
         to_input = self.weighted(f"{name} input gradient", (rows, columns, inner), batch=batch)
         if self.frozen:
             return (to_input,)
-        output = None
-        if self.job.fused_accumulation:
-            output = 2 * gradient_bytes(self.job)  # reads and writes the buffer
-            self._added[batch * inner * columns] += 1
         shape = (columns, rows, inner)  # weights lie as (columns, inner): torch.nn.Linear
-        to_weight = self.weighted(f"{name} weight gradient", shape, batch=batch, weight=True, output=output)
+        to_weight = self.weighted(f"{name} weight gradient", shape, batch=batch, weight=True)
+        if self.job.fused_accumulation:
+            self._added[batch * inner * columns] += 1
+            if not self.job.parallelism.fully_sharded:  # which reduces them at once, and keeps none
+                to_weight = added_up(to_weight, gradient_bytes(self.job), self.width)
         return to_input, to_weight
 
     def repeat(self, items: Iterable[Item]) -> None:
@@ -367,6 +363,13 @@ def product(
     written = width if output is None else output
     traffic = batch * (width * (rows + columns) * inner + written * rows * columns)
     return Operation(name, 2 * batch * rows * inner * columns, traffic, weight, "product", shape)
+
+
+def added_up(made: Operation, buffer: int, written: int) -> Operation:
+    """Have a product add its results to a buffer of `buffer` bytes per element, in the place of writing `written`."""
+    batch, rows, _, columns = made.shape or (0, 0, 0, 0)
+    more = batch * rows * columns * (2 * buffer - written)
+    return replace(made, traffic=made.traffic + more, added=more)
 
 
 def streamed(name: str, elements: int, move: Pass, width: int, kernel: Kernel) -> Operation:

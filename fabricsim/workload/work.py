@@ -39,6 +39,7 @@ class Operation:
     `flops`: Floating-point operations of matrix products that are carried out; 0 for all else.
     `traffic`: bytes read from and written to GPU memory.
     `transposed`: bytes besides, if products of the GPU need their factors transposed.
+    `added`: part of `traffic` that a product moves to add its results to a buffer, beyond these.
     `weight`: whether it belongs to the gradient of weights, which no other stage waits for.
     `kernel`: what kind of kernel it is.
     `shape`: of a product: how many of them in one launch, rows, inner width, columns. Of an attention: sequences times
@@ -62,6 +63,7 @@ class Operation:
     kernels: int = 1
     held: int = 0
     transposed: int = 0
+    added: int = 0
 
 
 class TokenRouting(NamedTuple):

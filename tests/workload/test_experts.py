@@ -405,9 +405,9 @@ def test_what_pytorch_adds_up_by_token_takes_longer_than_what_one_kernel_does(gp
 
 @pytest.mark.parametrize(("tensor", "expert"), [(1, 1), (1, 4), (2, 1), (2, 2)])
 def test_experts_one_after_another_take_slices_and_fill_a_buffer(tensor: int, expert: int) -> None:
-    """Bytes by operation of ``SequentialMLP`` of Megatron-core 0.8 and by autograd's rules for slices; no wait."""
+    """Bytes by operation of ``SequentialMLP`` of Megatron-core 0.8 and by autograd's rules for slices."""
     degrees = {"tensor": tensor, "sequence_parallel": tensor > 1, "expert": expert, "data": expert}
-    ordered, work = (layer(job_of(each, **degrees)) for each in ("all-to-all", "unfused"))
+    work = layer(job_of("unfused", **degrees))
     names = ("zeros", "result into", "gradient of", "add gradients of", "order by width")
     size, experts = 2 * 2 * 512 * 2 * 4096, 8 // expert  # two experts for each of 512 tokens of two sequences, in bf16
     width = 2 * (2 + 2) * size * (tensor > 1)  # read and written at both exchanges of tensor-parallel ranks
@@ -418,7 +418,27 @@ def test_experts_one_after_another_take_slices_and_fill_a_buffer(tensor: int, ex
     )
 
     assert forward + backward == 3 * size + (6 * experts + 4) * size + width
-    assert [sum(isinstance(item, Level) for item in each.forward) for each in (ordered, work)] == [1, 0]
+
+
+@pytest.mark.parametrize("kernels", ["all-to-all", "unfused", "flex"])
+def test_experts_padded_to_their_capacity_have_as_many_tokens_each_and_no_wait_for_their_count(kernels: str) -> None:
+    plain, exact, padded = (
+        layer(job_of(kernels, **settings))
+        for settings in (
+            {},
+            {"capacity_factor": 1.0, "pad_to_capacity": True},
+            {"capacity_factor": 1.5, "pad_to_capacity": True},
+        )
+    )
+
+    assert [sum(isinstance(item, Level) for item in each.forward) for each in (plain, exact, padded)] == [1, 0, 0]
+    flops, same, more = (sum(each.flops for each in kernels_named(work, "experts")) for work in (plain, exact, padded))
+    assert same == flops
+    assert more == pytest.approx(1.5 * flops)
+
+
+def kernels_named(work: Work, start: str) -> list[Operation]:
+    return [each for each in kernels(work.forward + work.backward) if each.name.startswith(start)]
 
 
 def test_rows_added_up_atomically_take_as_long_as_they_were_measured() -> None:

@@ -44,6 +44,7 @@ def test_parameters_are_those_of_the_published_model(name: str) -> None:
         ("mixtral-8x7b", 46_702_792_704),
         ("mixtral-8x22b", 140_630_071_296),
         ("deepseek-moe-16b", 16_375_728_128),
+        ("deepseek-v2", 236e9),
         ("deepseek-v3", 671e9),
         ("llama4-maverick", 400e9),
         ("megatron-22b", 22e9),

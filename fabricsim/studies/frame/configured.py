@@ -16,7 +16,7 @@ for 24.03.01 (@01d0773), for 24.05.01 in a fork (dingqingy/NeMo-Framework-Launch
 
 Operations of PyTorch order tokens of Grok-1: Megatron-core fused them later (``moe_permute_fusion`` of 0.11). Its
 experts run one after another and have their tokens padded: ``moe_grouped_gemm: false``,
-``moe_pad_expert_input_to_capacity: true`` (grok1/grok1_314b.yaml @35a9aec).
+``moe_pad_expert_input_to_capacity: true``, ``moe_expert_capacity_factor: 1.0`` (grok1/grok1_314b.yaml @35a9aec).
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class _Configuration(NamedTuple):
     more: tuple[str, ...] = ()
 
 
+_GROK = "job.expert_kernels=unfused", "job.capacity_factor=1", "job.pad_to_capacity=true"
 _CONFIGURATIONS = {
-    "grok-1": _Configuration(4, 4, "none", ("job.expert_kernels=unfused",)),
+    "grok-1": _Configuration(4, 4, "none", _GROK),
     "gpt3-175b": _Configuration(4, 2, "none"),
     "nemotron4-15b": _Configuration(3, 0, "none"),
     "nemotron4-340b": _Configuration(3, 3, "selective"),
