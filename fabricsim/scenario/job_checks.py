@@ -415,6 +415,9 @@ def _separate(job: Job) -> Iterator[Mistake]:
     if job.loss_kernels == "fused" and job.elementwise != "fused":
         problem = f"is fused, which {job.elementwise!r} kernels are not"
         yield Mistake("job.loss_kernels", problem, 'set job.elementwise to "fused"')
+    if not job.dropout and (job.elementwise != "fused" or job.model.family == "llama"):
+        problem = "is left out of fused kernels of a gpt, bert or t5; a llama has none"
+        yield Mistake("job.dropout", problem, "take it out")
     if job.optimizer in {"tensors", "separate"} and job.parallelism.zero:
         problem = f'"{job.optimizer}" goes tensor by tensor, but with zero a rank has a share of all'
         yield Mistake("job.optimizer", problem, 'set it to "fused"')
