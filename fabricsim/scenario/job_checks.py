@@ -361,9 +361,9 @@ def _adapters(job: Job) -> Iterator[Mistake]:
     model, key = job.model, "job.adapters"
     if model.family != "llama" or model.experts is not None or model.latent is not None:
         yield Mistake(key, f"{model.name!r} is none: adapters are for dense models of family llama", "take it out")
-    if job.parallelism.fully_sharded:
-        problem = "zero = 3 shares out and gathers all weights, frozen ones too, which is not modelled"
-        yield Mistake(key, problem, "set job.parallelism.zero to 0, 1 or 2")
+    if job.parallelism.fully_sharded and job.products is not None:
+        problem = f"zero = 3 shares out and gathers frozen weights, too, which is not modelled in {job.products}"
+        yield Mistake(key, problem, "set job.parallelism.zero to 0, 1 or 2, or take job.products out")
 
 
 def _spread_experts(job: Job) -> Iterator[Mistake]:

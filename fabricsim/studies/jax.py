@@ -106,7 +106,8 @@ _NCCL = {_PAX: "2.21", _T5X: "2.18"}
 """That of NGC 24.04, which the rows of Pax name, and U: that of mid-2023, when those of T5X were published."""
 _NO_NVLS = 'collectives.algorithm={all_reduce="ring"}'
 """``NCCL_NVLS_ENABLE=0`` of Pax's containers (Known Issues of pax/README.md). U: T5X's, which are built alike."""
-_LORA = "frozen weights beside adapters, gathered as FSDP does, are not modelled"
+_LORA = 'job.adapters={rank=32, targets=["qkv", "projection", "up", "down"]}'
+"""``LORA_RANK`` and ``LORA_TARGET_LAYERS``, all, of run_llama_boolq.sh."""
 
 
 def rows() -> list[Published]:
@@ -119,9 +120,8 @@ def _row(record: np.void) -> Published:
     framework, gpu, precision = str(record["run"]), str(record["gpu"]).upper(), str(record["precision"])
     shared = "FSDP" if int(record["fsdp"]) > 1 else "data parallelism"
     groups = framework, gpu, precision, shared, str(record["model"])
-    missing = _LORA if record["tuning"] == "lora" else ""
     source, value = f"NVIDIA/JAX-Toolbox@{record['line']}", float(record["step"])
-    return Published(run.name, "s", value, source, table.certainty, run.iteration, groups, missing, run.drawn)
+    return Published(run.name, "s", value, source, table.certainty, run.iteration, groups, drawn=run.drawn)
 
 
 def published_run(record: np.void) -> PublishedRun:
@@ -155,6 +155,8 @@ def published_run(record: np.void) -> PublishedRun:
         # Scales are those of earlier iterations: DelayedScaling in te_helper.py of google/paxml@2acc9a6 and
         # google-research/t5x@0bc3617
         lines.append("job.products=fp8")
+    if record["tuning"] == "lora":
+        lines.append(_LORA)
     if record["tuning"]:
         lines.append("collectives.protocol=ll128")  # NCCL_PROTO of run_llama_boolq.sh
     return PublishedRun(name, _SCENARIO, tuple(lines))
