@@ -140,6 +140,7 @@ def published_run(record: np.void) -> PublishedRun:
         f"transport={transport}",
         f'collectives.nccl="{_NCCL[framework]}"',
         *([_NO_NVLS] if gpu == "h100" else []),
+        # Gradients are reduced in bf16, as the scenario has it: ahead of their cast (jax-ml/jax, issue 27496)
         "job.launch=graph",  # XLA issues kernels from C++; graphs are off (xla_gpu_graph_level=0)
         f"job.loss_kernels={_LOSS[framework]}",
         "job.parallelism.context=1",
