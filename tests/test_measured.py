@@ -49,6 +49,7 @@ def test_what_ships() -> None:
                 "hkbu-100g-ib-osu-latency",
                 "hkbu-10gbe-osu-latency",
                 "fsdp",
+                "jax",
                 "jean-zay-pipeline",
                 "megatron",
                 "megatron-bridge",

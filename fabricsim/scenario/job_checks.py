@@ -367,9 +367,9 @@ def _adapters(job: Job) -> Iterator[Mistake]:
     model, key = job.model, "job.adapters"
     if model.family != "llama" or model.experts is not None or model.latent is not None:
         yield Mistake(key, f"{model.name!r} is none: adapters are for dense models of family llama", "take it out")
-    if job.parallelism.fully_sharded:
-        problem = "zero = 3 shares out and gathers all weights, frozen ones too, which is not modelled"
-        yield Mistake(key, problem, "set job.parallelism.zero to 0, 1 or 2")
+    if job.parallelism.fully_sharded and job.products is not None:
+        problem = f"zero = 3 shares out and gathers frozen weights, too, which is not modelled in {job.products}"
+        yield Mistake(key, problem, "set job.parallelism.zero to 0, 1 or 2, or take job.products out")
 
 
 def _spread_experts(job: Job) -> Iterator[Mistake]:
@@ -421,6 +421,9 @@ def _separate(job: Job) -> Iterator[Mistake]:
     if job.loss_kernels == "fused" and job.elementwise != "fused":
         problem = f"is fused, which {job.elementwise!r} kernels are not"
         yield Mistake("job.loss_kernels", problem, 'set job.elementwise to "fused"')
+    if not job.dropout and (job.elementwise != "fused" or job.model.family == "llama"):
+        problem = "is left out of fused kernels of a gpt, bert or t5; a llama has none"
+        yield Mistake("job.dropout", problem, "take it out")
     if job.optimizer in {"tensors", "separate"} and job.parallelism.zero:
         problem = f'"{job.optimizer}" goes tensor by tensor, but with zero a rank has a share of all'
         yield Mistake("job.optimizer", problem, 'set it to "fused"')

@@ -41,6 +41,11 @@ def trained(block: Block, job: Job) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return adapter_tensors(job) if block.kind == "layer" else (), ()
 
 
+def held(block: Block, job: Job) -> int:
+    """Count the elements of a block, frozen ones and those of adapters too, experts apart."""
+    return sum(block.tensors) + (sum(trained(block, job)[0]) if job.adapters is not None else 0)
+
+
 def trained_parameters(job: Job) -> tuple[tuple[int, ...], ...]:
     """Count the trained parameters that one rank holds of each block of each virtual stage, experts apart."""
     stages = job.parallelism.pipeline * job.parallelism.virtual_stages

@@ -277,7 +277,7 @@ def _separate_kernels(tape: Tape, core: Core) -> None:
     inputs = core.query_elements + core.key_elements
     tape.matrix_product("scores", (core.queries, core.head + core.rotary, core.keys), batch=batch, stored=inputs)
     _softmax(tape, core, stored=tape.width * keeps)
-    if tape.job.model.family != "llama":
+    if tape.job.dropout and tape.job.model.family != "llama":
         dropout, stored = Pass(1, 1, MASK), (tape.width + MASK) * keeps
         tape.stream("attention dropout", core.scores, dropout, dropout, stored=stored, kernel="function")
     tape.matrix_product("context", (core.queries, core.keys, core.head), batch=batch, stored=core.value_elements)

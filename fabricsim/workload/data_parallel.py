@@ -343,7 +343,11 @@ class Sharded(_Replicated):
 
     def _gathered(self, share: _Share, chunk: int, block: int) -> int:
         """Bytes of the parameters of a block as they are gathered."""
-        return self.padded(share, share.block(chunk, block)) * self.chunks[chunk].gathered[block]
+        return self.padded(share, self._whole(share, chunk, block)) * self.chunks[chunk].gathered[block]
+
+    def _whole(self, share: _Share, chunk: int, block: int) -> int:
+        """Count the elements of a block with the frozen ones beside adapters."""
+        return share.block(chunk, block) if self._job.adapters is None else self.chunks[chunk].held[block]
 
     def _take(self, chunk: int, block: int, direction: Direction) -> None:
         """Wait for the parameters of a block, copy them out, and make them ready for a pass."""
@@ -360,7 +364,7 @@ class Sharded(_Replicated):
         self._compute([*copies, *turned], direction)
 
     def _held(self, chunk: int, block: int) -> int:
-        return sum(share.block(chunk, block) for share in self.shares)
+        return sum(self._whole(share, chunk, block) for share in self.shares)
 
     def _compute(self, operations: list[Operation], direction: Direction) -> None:
         if operations:

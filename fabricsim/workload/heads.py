@@ -38,7 +38,9 @@ def embedding(tape: Tape, job: Job, sequence: int) -> None:
         tape.stream("add", elements, Pass(2, 1))
     if tape.gathers:  # each rank takes its part of the sequence; the gradients of all parts come back together
         tape.step([], [Exchange("all_gather", "tensor", elements * tape.width)])
-    tape.stream("dropout", tape.own(elements), Pass(1, 1, MASK), Pass(1, 1, MASK), stored=MASK, kernel="function")
+    if job.dropout:
+        mask = Pass(1, 1, MASK)
+        tape.stream("dropout", tape.own(elements), mask, mask, stored=MASK, kernel="function")
 
 
 def _gather(tape: Tape, elements: int, table: int) -> None:

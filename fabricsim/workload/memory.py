@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.scenario.job import micro_batches
 from fabricsim.workload import passes
-from fabricsim.workload.adapters import trained_parameters
+from fabricsim.workload.adapters import held, trained_parameters
 from fabricsim.workload.heads import logit_tokens
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
@@ -146,7 +146,8 @@ class _Need:
         narrow = NARROW_BYTES.get(job.products or "", self.weight)
         blocks = [block for chunk in self.blocks[number::stages] for block in chunk]
         frozen = sum(block.parameters * (narrow if block.kind in LAYERS else self.weight) for block in blocks)
-        return round(frozen) + self.weight * sum(map(sum, trained_parameters(job)[number::stages]))
+        whole = round(frozen) + self.weight * sum(map(sum, trained_parameters(job)[number::stages]))
+        return whole if self.zero < _PARAMETERS else -(-whole // self.replicas[0])
 
     @cached_property
     def replicas(self) -> tuple[int, int]:
@@ -205,7 +206,7 @@ class _Need:
         """
         job = self.job
         blocks = [block for chunk in self.blocks[number :: job.parallelism.pipeline] for block in chunk]
-        sizes = [block.parameters * gathered_width(block, job) for block in blocks]
+        sizes = [(held(block, job) + sum(block.experts)) * gathered_width(block, job) for block in blocks]
         whole = max(sizes) if job.parallelism.reshard_after_forward else sum(sizes)
         gathered = whole if self.zero >= _PARAMETERS else 0
         reduced = sum(block.parameters for block in blocks) * self.gradient

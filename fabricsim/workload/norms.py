@@ -34,9 +34,12 @@ def branch(tape: Tape, elements: int) -> None:
 
 def residual(tape: Tape, elements: int) -> None:
     """Record the return to the residual stream, with bias and dropout but for a Llama."""
-    if tape.job.model.family == "llama":
-        tape.stream("residual", tape.own(elements), Pass(2, 1))
-        return
     own = tape.own(elements)
+    if tape.job.model.family == "llama":
+        tape.stream("residual", own, Pass(2, 1))
+        return
     bias = Pass(1, 0, weight=True)
+    if not tape.job.dropout:
+        tape.stream("bias-residual", own, Pass(2, 1), bias)
+        return
     tape.stream("bias-dropout-residual", own, Pass(2, 1, MASK), Pass(1, 1, MASK), bias, stored=MASK, kernel="function")

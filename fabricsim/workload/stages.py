@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.adapters import trained
+from fabricsim.workload.adapters import held, trained
 from fabricsim.workload.issue import Span, row
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import kernels_span
@@ -48,6 +48,7 @@ class Stage:
     `tensors`: elements of each trained tensor of each block that a rank holds, in forward order, experts apart.
     `experts`: the same of experts.
     `layers`: whether each block is a layer, the products of which are in ``job.products``.
+    `held`: elements of each block that ZeRO 3 gathers, frozen ones too, experts apart.
     `gathered`: bytes per parameter of each block that ZeRO 3 gathers.
     `message`: bytes of one micro-batch's activations that each of its ranks sends to the next stage, and of their
         gradients sent back; 0 on the last stage.
@@ -58,6 +59,7 @@ class Stage:
     tensors: tuple[tuple[int, ...], ...]
     experts: tuple[tuple[int, ...], ...]
     layers: tuple[bool, ...]
+    held: tuple[int, ...]
     gathered: tuple[int, ...]
     message: int
 
@@ -87,18 +89,18 @@ def running(passes: Iterable[Iterable[Timed]]) -> int:
     return sum(item.run for item in chain.from_iterable(passes) if isinstance(item, Span))
 
 
-def plan_stages(job: Job, gpu: Gpu, held: int = 0) -> tuple[Stage, ...]:
+def plan_stages(job: Job, gpu: Gpu, taken: int = 0) -> tuple[Stage, ...]:
     """Work out the virtual stages of a job on a GPU type, in the order in which a micro-batch goes through them.
 
-    `held`: processors that others hold during passes.
+    `taken`: processors that others hold during passes.
     """
     count = job.parallelism.pipeline * job.parallelism.virtual_stages
     stage_by_stage = stage_blocks(job.model, count, job.parallelism)
     kinds = dict.fromkeys(chain.from_iterable(stage_by_stage))
-    passes = alone = {block: _passes(block, job, gpu, held) for block in kinds}
+    passes = alone = {block: _passes(block, job, gpu, taken) for block in kinds}
     if job.expert_overlap:
         apart = job.model_copy(update={"expert_overlap": False})
-        alone = {block: _passes(block, apart, gpu, held) for block in kinds}
+        alone = {block: _passes(block, apart, gpu, taken) for block in kinds}
     stages = []
     for number, blocks in enumerate(stage_by_stage):
         stages.append(
@@ -108,6 +110,7 @@ def plan_stages(job: Job, gpu: Gpu, held: int = 0) -> tuple[Stage, ...]:
                 tensors=tuple(trained(block, job)[0] for block in blocks),
                 experts=tuple(trained(block, job)[1] for block in blocks),
                 layers=tuple(block.kind in LAYERS for block in blocks),
+                held=tuple(held(block, job) for block in blocks),
                 gathered=tuple(gathered_width(block, job) for block in blocks),
                 message=boundary_bytes(job, number),
             )

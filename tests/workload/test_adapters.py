@@ -60,7 +60,14 @@ def test_memory_is_that_of_frozen_weights(products: str, width: float) -> None:
 
 def test_what_is_not_modelled_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"job\.adapters"):
-        job_of(*_ADAPTED, "job.parallelism.zero=3")
+        job_of(*_ADAPTED, "job.parallelism.zero=3", "job.products=fp8")
+
+
+def test_frozen_weights_are_shared_out_too() -> None:
+    whole, shared = (fullest(job_of(*_ADAPTED, f"job.parallelism.zero={zero}"))[1] for zero in (0, 3))
+
+    assert shared.weights == -(-whole.weights // 8)
+    assert shared.gradients == -(-whole.gradients // 8)
 
 
 def test_inputs_of_adapters_are_dropped_in_a_kernel_of_their_own() -> None:

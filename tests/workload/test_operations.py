@@ -243,3 +243,20 @@ def test_a_fused_loss_is_refused_where_each_operation_is_a_kernel() -> None:
     job = make_job("bert-base", loss_kernels="fused", elementwise="separate")
 
     assert [each.key for each in job_problems(job)] == ["job.loss_kernels"]
+
+
+@pytest.mark.parametrize("model", ["gpt2-medium", "bert-large", "t5-large"])
+def test_what_drops_nothing_neither_writes_nor_reads_masks(model: str) -> None:
+    job = make_job(model, attention="unfused")
+    without = job.model_copy(update={"dropout": False})
+    for block in set(stage_blocks(job.model, 1, job.parallelism)[0]):
+        plain, work = block_work(block, job), block_work(block, without)
+        assert not [item for item in (*work.forward, *work.backward) if "dropout" in getattr(item, "name", "")]
+        assert flops(work.forward) == flops(plain.forward)
+        assert traffic(work.forward) <= traffic(plain.forward)
+        assert work.stored <= plain.stored
+
+
+def test_dropout_is_left_out_of_fused_kernels_that_have_it() -> None:
+    for model, changes in (("llama3-8b", {}), ("bert-base", {"elementwise": "separate"})):
+        assert [each.key for each in job_problems(make_job(model, dropout=False, **changes))] == ["job.dropout"]

@@ -338,7 +338,7 @@ def test_latent_attention(table: dict[str, Any], recompute: str, gpu: Gpu) -> No
         tensor=st.sampled_from([1, 2]),
         sequence_parallel=st.booleans(),
         pipeline=st.integers(1, 2),
-        zero=st.integers(0, 2),
+        zero=st.integers(0, 3),
     ),
     targets=st.sampled_from([("qkv",), ("qkv", "projection"), ("up", "down")]),
 )
