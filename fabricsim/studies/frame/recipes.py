@@ -71,6 +71,9 @@ _ATTENTION_OF_9_9 = {
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
+# Pax keeps products with weights (SAVE_DOT_ONLY), or those of attention (SAVE_QKV_OUT_PROJ, paxml/paxml_mod_configs.py),
+# and shares out parameters of 5B within each host, those of 175B over 16 (configure.sh @35a9aec: DCN_MESH_SHAPE)
+_PAX = {"gpt3-5b": "selective", "gpt3-175b": "keep-attention"}
 # XLA gathers what it turns into 8 bits as such ("Q->AG->DQ->dot": openxla/xla, pull request 17453, and 5240 before)
 _GATHERED_IN_8_BITS = "job.narrow_gathers=true"
 # Of MLPerf's submissions (NVIDIA/benchmarks/llama2_70b_lora of training_results_v5.0, train.py), which set
@@ -266,6 +269,8 @@ def _host(gpu: str, lines: list[str]) -> list[str]:
 def _xla(record: np.void) -> list[str]:
     """Say how XLA runs a job whose parameters are shared out."""
     lines = ["job.sharded_copies=none", "job.launch=graph"]
+    if str(record["run"]).startswith("Paxml"):
+        lines.append(f"job.recompute={_PAX[str(record['model'])]}")
     if str(record["run"]).startswith("Maxtext"):
         lines.append(f"job.recompute={_MAXTEXT[str(record['model'])]}")
         lines += [_GATHERED_IN_8_BITS] if record["precision"] == "fp8" else []
