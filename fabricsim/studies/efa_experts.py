@@ -67,9 +67,9 @@ _RATES = {
 # put on (deepseek_v3_pretrain_config_32nodes of deepseek/deepseek_v3.py) has none of these
 _QWEN3 = ("job.optimizer=distributed", "job.gradient_precision=fp32")
 _QWEN3_MESSAGES = "job.pipeline_overlap=false"
-# Heads of keys and values of both (config.json). If there are more ranks, they gather what all made of hidden vectors and
-# take their part (get_query_key_value_tensors, megatron/core/transformer/attention.py); that is left out, and each rank
-# has a head of its own here
+# Heads of keys and values of both (config.json). If there are more ranks, these gather what all made of hidden vectors
+# and take their part (get_query_key_value_tensors, megatron/core/transformer/attention.py); that is left out, and each
+# rank has a head of its own here
 _QWEN3_KEY_HEADS = 4
 
 
