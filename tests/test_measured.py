@@ -46,6 +46,7 @@ def test_what_ships() -> None:
                 "deepep",
                 "dgxc",
                 "dlperf",
+                "efa-experts",
                 "hkbu-100g-ib-osu-latency",
                 "hkbu-10gbe-osu-latency",
                 "fsdp",

@@ -391,7 +391,8 @@ def test_validate_of_a_study_without_its_tables_says_what_to_set(
 def test_help_of_validate_names_all_studies(fabricsim: Fabricsim) -> None:
     _, out, _ = fabricsim("validate", "--help")
 
-    assert set(STUDIES) <= set(re.findall(r"[\w-]+", re.sub(r"-\n +", "-", out)))  # lines may end within a name
+    whole = re.sub(r"-\n +", "-", out)  # lines are broken within names, too
+    assert set(STUDIES) <= set(re.findall(r"[\w-]+", whole))
 
 
 @pytest.mark.usefixtures("quick_studies")
