@@ -146,7 +146,7 @@ def test_products_in_4_bits_need_more_of_the_host_than_is_counted(gpu: str) -> N
 
     assert eager / graphs == pytest.approx(predicted, abs=0.01)
     layers = 126 / 8 * 576 / 8  # of a stage, for all its micro-batches
-    assert measured_ratio * graphs / layers / interval == pytest.approx(128, rel=0.05)
+    assert measured_ratio * graphs / layers / interval == pytest.approx(132, rel=0.04)
 
 
 _QWEN = "job.model.include=qwen3-235b-a22b", "job.expert_kernels=all-to-all", "job.loss_kernels=fused"
