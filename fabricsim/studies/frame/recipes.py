@@ -71,8 +71,8 @@ _ATTENTION_OF_9_9 = {
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
-# Pax keeps products with weights (SAVE_DOT_ONLY), or those of attention (SAVE_QKV_OUT_PROJ, paxml/paxml_mod_configs.py),
-# and shares out parameters of 5B within each host, those of 175B over 16 (configure.sh @35a9aec: DCN_MESH_SHAPE)
+# Pax keeps products with weights (SAVE_DOT_ONLY), or those of attention (SAVE_QKV_OUT_PROJ; paxml_mod_configs.py of
+# paxml), and shares out parameters of 5B within each host, of 175B over 16 (configure.sh @35a9aec: DCN_MESH_SHAPE)
 _PAX = {"gpt3-5b": "selective", "gpt3-175b": "keep-attention"}
 # XLA gathers what it turns into 8 bits as such ("Q->AG->DQ->dot": openxla/xla, pull request 17453, and 5240 before)
 _GATHERED_IN_8_BITS = "job.narrow_gathers=true"
