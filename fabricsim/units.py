@@ -160,6 +160,12 @@ def human_count(count: int, things: str) -> str:
     return f"{count:,} {one if count == 1 else things}"
 
 
+def human_percent(share: float, digits: int = 1, *, signed: bool = False) -> str:
+    """Write a share for reading, such as ``"12.3 %"``."""
+    value = round(100 * share, digits) + 0.0  # which has no zero below zero
+    return f"{value:{'+' if signed else ''}.{digits}f} %"
+
+
 def human_seconds(value: float) -> str:
     """Seconds for people: ``human_seconds(0.0123) == "12.3 ms"``."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

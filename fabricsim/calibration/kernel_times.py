@@ -20,6 +20,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.launched import NO_SHAPES, read_launched
 from fabricsim.traces.pytorch_et.inputs import read_inputs
 from fabricsim.traces.readers import form_of
+from fabricsim.units import human_percent
 from fabricsim.workload.roofline import roofline_time
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ class KernelTimes:
             third - first > _UNEVEN * each.median for each in self.kernels for first, third in [each.quartiles]
         )
         if uneven:
-            yield f"the quartiles of {uneven} of {len(self.kernels)} kernels are more than {_UNEVEN:.0%} apart"
+            least = human_percent(_UNEVEN, 0)
+            yield f"the quartiles of {uneven} of {len(self.kernels)} kernels are more than {least} apart"
         unsaid = sum(each.what.causal is None and bool(each.what.kind.startswith("attention")) for each in self.kernels)
         if unsaid:
             later = "capture with PyTorch 2.1 or newer"

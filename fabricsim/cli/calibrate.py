@@ -12,7 +12,7 @@ from fabricsim.cli import common
 from fabricsim.cli.calibrate_gpu import are_kernel_traces, calibrate_gpu
 from fabricsim.cli.calibrate_iteration import calibrate_iteration
 from fabricsim.errors import InputError
-from fabricsim.units import BYTES
+from fabricsim.units import BYTES, human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,7 +212,7 @@ def _comparison(found: Calibration) -> list[RenderableType]:
     from fabricsim.report.validation import table  # noqa: PLC0415  --help must not pay for it
 
     held = found.validation()
-    figures = (f"{name} {value:.1%}" for name, value in held.summary.items() if isinstance(value, float))
+    figures = (f"{name} {human_percent(value)}" for name, value in held.summary.items() if isinstance(value, float))
     sources = (f"[{number}] {said}" for number, said in enumerate(held.sources(), 1))
     below = map(Text, ["; ".join(figures), *sources])
     return ["", Text(f"rows {held.summary['rows']}"), table(held), *below]

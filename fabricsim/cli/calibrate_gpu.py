@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.cli.common import note, progress, say_json, show
 from fabricsim.errors import InputError
-from fabricsim.units import PS_PER_US
+from fabricsim.units import PS_PER_US, human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +93,9 @@ def _kinds(found: KernelTimes, gpu: Gpu) -> Group:
         calls = sum(len(each.times) for each in kernels)
         table.add(kind, str(len(kernels)), str(calls), _milliseconds(time), *cells)
     head = f"measured kernels, and the roofline of {gpu.name}"
-    return _titled(head, table, f"these are {found.matched / found.total:.1%} of the time of all kernels but NCCL's")
+    return _titled(
+        head, table, f"these are {human_percent(found.matched / found.total)} of the time of all kernels but NCCL's"
+    )
 
 
 def _titled(head: str, table: Table, below: str) -> Group:
@@ -113,7 +115,7 @@ def _rest(found: KernelTimes) -> Group:
     ordered = sorted(operators.items(), key=lambda item: -item[1][1])
     table = FittedTable("Operator", ["Kernels", "Time", "Share"], least=["Kernels", "Time"])
     for name, (calls, time) in ordered[:_LISTED]:
-        table.add(name[:_SHOWN] or "none known", str(calls), _milliseconds(time), f"{time / found.total:.1%}")
+        table.add(name[:_SHOWN] or "none known", str(calls), _milliseconds(time), human_percent(time / found.total))
     below = f"and {len(ordered) - _LISTED} more operators" if len(ordered) > _LISTED else ""
     return _titled("kernels that match nothing, by operator", table, below)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabricsim.cli.common import say_json, show
-from fabricsim.units import human_bytes
+from fabricsim.units import human_bytes, human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,10 +55,12 @@ def _by_half(found: Sequence[Half]) -> Group:
     table = FittedTable("Half that was held out", names, least=[*reversed(names[1:])])
     for each in found:
         figures = (middle_and_tail(getattr(each, attribute)) for attribute in _KINDS.values())
-        table.add(each.hold_out, *(f"{middle:.1%}, {tail:.1%}" for middle, tail in figures))
+        table.add(each.hold_out, *(f"{human_percent(middle)}, {human_percent(tail)}" for middle, tail in figures))
     whole = summary(found)
     held = (f"{label} {whole[f'{label}, halves that hold']} of {len(found)}" for label in _KINDS)
-    below = f"median, 90th percentile; within {MEDIAN:.0%} and {TAIL:.0%}: {'; '.join(held)}"
+    below = (
+        f"median, 90th percentile; within {human_percent(MEDIAN, 0)} and {human_percent(TAIL, 0)}: {'; '.join(held)}"
+    )
     return Group(table, below, "")
 
 
@@ -73,6 +75,6 @@ def _by_size(found: Sequence[Half]) -> Table:
     for size in np.unique(sizes).tolist():
         rows = sizes == size
         off = np.abs(errors[rows])
-        cells = (f"{np.median(off):.1%}", f"{off.max():.1%}", f"{np.abs(noise[rows]).max():.1%}")
+        cells = (human_percent(np.median(off)), human_percent(off.max()), human_percent(np.abs(noise[rows]).max()))
         table.add(human_bytes(size), str(int(rows.sum())), *cells)
     return table

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabricsim.cli.common import note, progress, quantity, say_json, show
 from fabricsim.errors import InputError
-from fabricsim.units import DURATION, PS_PER_S, human_seconds
+from fabricsim.units import DURATION, PS_PER_S, human_percent, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ def _table(found: Calibrated) -> Table:
     for speed, summary in ((1.0, found.before), (found.speed, found.after)):
         took, parts = summary["iteration_time_s"], summary["breakdown_s"]
         shown = (parts["compute"], summary["exposed_communication_s"], parts["host"], parts["bubble"])
-        error = f"{took / found.measured - 1:+.1%}"
+        error = human_percent(took / found.measured - 1, signed=True)
         table.add(f"{speed:g}", human_seconds(took), error, *map(human_seconds, shown))
     table.add("measured", human_seconds(found.measured))
     return table

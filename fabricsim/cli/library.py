@@ -127,7 +127,11 @@ def list_(
     from fabricsim.scenario import library  # noqa: PLC0415  as above
     from fabricsim.scenario.suggest import did_you_mean  # noqa: PLC0415  as above
 
-    listing: dict[str, Callable[[], dict[str, str]]] = {"algorithms": _algorithms, "studies": _studies}
+    listing: dict[str, Callable[[], dict[str, str]]] = {
+        "algorithms": _algorithms,
+        "measured": _measured,
+        "studies": _studies,
+    }
     listing |= {each: partial(library.described, each) for each in library.KINDS}
     listing |= {each: partial(_declared, each) for each in _DECLARED}
     if kind is not None and kind not in listing:
@@ -162,6 +166,12 @@ def _algorithms() -> dict[str, str]:
     from fabricsim.scenario.collectives import DEFAULTS, algorithms  # noqa: PLC0415  --help must not pay for it
 
     return {collective: ", ".join(algorithms(collective)) for collective in DEFAULTS}
+
+
+def _measured() -> dict[str, str]:
+    from fabricsim import measured  # noqa: PLC0415  --help must not pay for it
+
+    return {name: measured.load(name).title for name in measured.names()}
 
 
 def _studies() -> dict[str, str]:

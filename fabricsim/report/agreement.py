@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report import style
+from fabricsim.units import human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,4 +124,4 @@ def _number(value: object) -> float:
 
 
 def _error(error: object) -> str:
-    return f" ({100 * error:+.1f} %)" if isinstance(error, (int, float)) else ""
+    return f" ({human_percent(error, signed=True)})" if isinstance(error, (int, float)) else ""

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
-from fabricsim.units import human_bytes
+from fabricsim.units import human_bytes, human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ def bench_text(bench: Mapping[str, Any]) -> RenderableType:
     for row in bench["rows"]:
         cells = [f"{row['time_s'] * 1e6:.2f}"]
         cells += [f"{row[name] / 1e9:.2f}" for name in ("algbw_bytes_per_s", "busbw_bytes_per_s") if collective]
-        cells += [f"{row['measured_s'] * 1e6:.2f}", f"{row['error']:+.1%}"] if compared else []
+        cells += [f"{row['measured_s'] * 1e6:.2f}", human_percent(row["error"], signed=True)] if compared else []
         table.add(human_bytes(row["size_bytes"]), *cells)
     head = Text(bench["test"], style="bold").append(f" on {bench['cluster']}, {bench['ranks']} ranks", style="not bold")
     head.append(f" over {bench['transport']}, {bench['collectives']}\n")

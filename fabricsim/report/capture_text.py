@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.results.capture import SHOWN
-from fabricsim.units import human_bytes, human_seconds
+from fabricsim.units import human_bytes, human_percent, human_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,10 +42,12 @@ def _headline(capture: CaptureSummary, host: float) -> Text:
     what = f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
     line = Text(f"Captured ({what}) ").append(human_seconds(captured), style="bold").append(", replayed here ")
     line.append(human_seconds(capture["replayed_iteration_s"]), style="bold")
-    line.append(f": {100 * change:+.1f} %\n")
+    line.append(f": {human_percent(change, signed=True)}\n")
     if host >= _RULES:
-        most = f"a faster fabric gains at most {100 * max(1 - host, 0):.1f} %"
-        line.append(f"It waits for the host in {100 * host:.1f} % of that, which takes as long as captured: {most}\n")
+        most = f"a faster fabric gains at most {human_percent(max(1 - host, 0))}"
+        line.append(
+            f"It waits for the host in {human_percent(host)} of that, which takes as long as captured: {most}\n"
+        )
     return line.append(_in_sum(capture["transfers_in_sum"]))
 
 
@@ -54,7 +56,7 @@ def _in_sum(sums: TransferSums | None) -> str:
         return ""
     most, least = ("at most ", "at least ") if sums["captured_at_most"] else ("", "")
     times = f"captured {most}{human_seconds(sums['captured_s'])}, replayed {human_seconds(sums['replayed_s'])}"
-    return f"Transfers ({sums['count']} in sum) {times}: {least}{100 * sums['change']:+.0f} %\n"
+    return f"Transfers ({sums['count']} in sum) {times}: {least}{human_percent(sums['change'], 0, signed=True)}\n"
 
 
 def _transfers(rows: list[TransferSummary]) -> Group:
@@ -78,5 +80,5 @@ def transfer_cells(row: TransferSummary) -> list[str]:
         str(row["count"]),
         "-" if captured is None else most + human_seconds(captured),
         human_seconds(row["replayed_s"]),
-        "-" if change is None else f"{least}{100 * change:+.0f} %",
+        "-" if change is None else f"{least}{human_percent(change, 0, signed=True)}",
     ]

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.results.causes import LIMITS, NETWORK
-from fabricsim.units import human_seconds
+from fabricsim.units import human_percent, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +52,10 @@ def causes_text(causes: Sequence[Cause], iteration: float) -> RenderableType:
     `iteration`: of the headline, s.
     """
     title = Text("First cause: ").append(cause_name(causes[0]), style="bold")
-    title.append(f", {100 * causes[0]['share']:.1f} % of {what_causes_share(causes, iteration)}")
+    title.append(f", {human_percent(causes[0]['share'])} of {what_causes_share(causes, iteration)}")
     if sum(cause["share"] for cause in causes if cause["cause"] in NETWORK) < LIMITS:
         title.append("; nothing in the network limits it")
-    rows = ((cause_text(one), human_seconds(one["time_s"]), f"{100 * one['share']:.1f} %") for one in causes[:ROWS])
+    rows = ((cause_text(one), human_seconds(one["time_s"]), human_percent(one["share"])) for one in causes[:ROWS])
     return Group(title, FittedTable("What the last rank waited for", ["At most\nto gain", "Share"], rows), "")
 
 
@@ -67,7 +67,7 @@ def resources_text(resources: Sequence[ResourceSummary], span: str = "whole run"
     """
     table = FittedTable("Resources", ["Count", "Mean", "Most"], words=["Busiest"], least=["Count", "Busiest"])
     for row in resources[:ROWS]:
-        shares = (f"{100 * row[key]:.1f} %" for key in ("utilisation_mean", "utilisation_max"))
+        shares = (human_percent(row[key]) for key in ("utilisation_mean", "utilisation_max"))
         name = f"{row['kind']} {row['tier']}"
         table.add(name, f"{row['count']:,}", *shares, row["busiest"])
     return titled(f"Links and host resources, use over the {span}", table)

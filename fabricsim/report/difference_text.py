@@ -13,7 +13,7 @@ from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.report.text import assumed_text, comparison_table
 from fabricsim.results.difference import change_of_causes
-from fabricsim.units import human_count, human_seconds
+from fabricsim.units import human_count, human_percent, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,7 +92,7 @@ def signed(time: float) -> str:
 def _times(what: str, labels: tuple[str, str], rows: Iterable[Pair]) -> Table:
     table = FittedTable(what, [*labels, "Difference"])
     for row in rows:
-        change = "-" if row.change is None else f"{100 * row.change:+.1f} %"
+        change = "-" if row.change is None else human_percent(row.change, signed=True)
         table.add(row.name, human_seconds(row.first), human_seconds(row.second), change)
     return table
 
@@ -100,7 +100,7 @@ def _times(what: str, labels: tuple[str, str], rows: Iterable[Pair]) -> Table:
 def _shares(labels: tuple[str, str], rows: Iterable[Pair]) -> Table:
     table = FittedTable("Link", [*labels, "Difference"])
     for row in rows:
-        cells = (f"{100 * share:.1f} %" for share in (row.first, row.second))
+        cells = (human_percent(share) for share in (row.first, row.second))
         table.add(row.name, *cells, f"{100 * (row.second - row.first):+.1f} pp")
     return table
 

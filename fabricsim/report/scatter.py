@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report import style
+from fabricsim.units import human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ def agreement(points: Sequence[tuple[float, float, str]], quantity: str, title: 
     figures = np.array([point[:2] for point in points])
     ends = np.array([figures.min() / _MARGIN, figures.max() * _MARGIN])
     axes.fill_between(
-        ends, ends * (1 - _BAND), ends * (1 + _BAND), color=style.BUBBLE_COLOUR, label=f"±{100 * _BAND:.0f} %"
+        ends, ends * (1 - _BAND), ends * (1 + _BAND), color=style.BUBBLE_COLOUR, label=f"±{human_percent(_BAND, 0)}"
     )
     axes.plot(ends, ends, color=style.MEASURED_COLOUR, linewidth=0.8)
     groups = list(dict.fromkeys(point[2] for point in points))

@@ -12,7 +12,7 @@ from fabricsim.report import style
 from fabricsim.report.axis_names import axis_name, number, value_name
 from fabricsim.report.lines import frontier
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.units import human_count, human_seconds
+from fabricsim.units import human_count, human_percent, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -150,7 +150,9 @@ def searched_text(
     least = min((_spent(row, "bound_s") for row in rows if _WITHIN in row["error"]), default=best)
     if least < best:  # of cheaper networks the bounds may lie above
         most = f"has more than {1 / least:,.0f} tokens/s" if by else f"takes less than {human_seconds(least)}"
-        told += f"; no layout {most}, {1 - least / best:.1%} less{' time per token' * bool(by)} than the best"
+        told += (
+            f"; no layout {most}, {human_percent(1 - least / best)} less{' time per token' * bool(by)} than the best"
+        )
     return [*tables, told + "; others, which may be better, were not proposed" * proposed]
 
 
@@ -179,7 +181,7 @@ def _own_text(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[st
     if own is best:
         return "The scenario's own layout is the best."
     took, token = human_seconds(float(own["iteration_time_s"])), " per token" * (_TOKENS in own)
-    said = f"The scenario's own layout takes {took}, {longer(own, best):.1%} longer{token} than the best"
+    said = f"The scenario's own layout takes {took}, {human_percent(longer(own, best))} longer{token} than the best"
     return f"{said}, which has {better(own, best, keys)}."
 
 
@@ -207,10 +209,12 @@ def published_text(rows: Rows) -> list[RenderableType]:
     table = FittedTable("run", figures, words=["what the best has"], least=["what the best has", "measured"])
     done = [row for row in rows if not row["error"]]
     for row in done:
-        told = [f"{row[key]:.1%}" if key == "longer" else _cell(row, key) for key in columns.values()]
+        told = [human_percent(row[key]) if key == "longer" else _cell(row, key) for key in columns.values()]
         table.add(*told, row["better"])
     near = sum(row["longer"] <= _NEAR for row in done)
-    said = f"{len(done)} runs: the layouts of {near} are within {_NEAR:.0%} of the best one that was found"
+    said = (
+        f"{len(done)} runs: the layouts of {near} are within {human_percent(_NEAR, 0)} of the best one that was found"
+    )
     left = Counter(row["error"] for row in rows if row["error"])
     return [table, f"{said}.", *(f"not searched: {count}: {reason}" for reason, count in left.most_common())]
 
@@ -247,7 +251,7 @@ def _cell(row: Mapping[str, Any], key: str) -> str:
         return f"{value:,.0f}"
     if key.endswith("_s"):
         return human_seconds(value)
-    return f"{100 * value:.1f} %" if key == "mfu" else _told(value)
+    return human_percent(value) if key == "mfu" else _told(value)
 
 
 def _set(value: object) -> str:

@@ -14,7 +14,7 @@ from fabricsim.report.causes_text import cause_text, causes_text, first_beside_c
 from fabricsim.report.pairs_text import pairs_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
-from fabricsim.units import human_bytes, human_count, human_seconds
+from fabricsim.units import human_bytes, human_count, human_percent, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ def comparison_table(
             *([human_seconds(summary["breakdown_s"]["host"])] if host else []),
             human_seconds(summary["breakdown_s"]["bubble"]),
             *(column[row] for column in rates.values()),
-            f"{first['cause']}, {first['of']} ({percent(first['share'])})",
+            f"{first['cause']}, {first['of']} ({human_percent(first['share'])})",
         )
     return table
 
@@ -121,8 +121,8 @@ def _rate_columns(summaries: Sequence[Summary]) -> dict[str, list[str]]:
     """Columns of `throughput` that some run has, by heading."""
     rates = [summary.get("throughput") for summary in summaries]
     cells = {
-        "MFU": [percent(rate["mfu"]) if rate and rate["mfu"] else "-" for rate in rates],
-        "HFU": [percent(rate["hfu"]) if rate and rate["hfu"] else "-" for rate in rates],
+        "MFU": [human_percent(rate["mfu"]) if rate and rate["mfu"] else "-" for rate in rates],
+        "HFU": [human_percent(rate["hfu"]) if rate and rate["hfu"] else "-" for rate in rates],
         "TFLOP/s\nper GPU": [human_number(rate["tflops_per_gpu"]) if rate else "-" for rate in rates],
         "Tokens/s": [human_number(rate["tokens_per_s"]) if rate else "-" for rate in rates],
     }
@@ -155,7 +155,7 @@ def headline_text(summary: Summary) -> Text:
     if unknown and not summary["breakdown_s"]["host"]:
         return text.append(" of communication alone: the trace does not say how long kernels take\n")
     known = [part for part in parts_of(summary) if not unknown or part[0] != "compute"]
-    parts = [f"{name} {percent(time / summary['iteration_time_s'])}" for name, time in known]
+    parts = [f"{name} {human_percent(time / summary['iteration_time_s'])}" for name, time in known]
     text.append(f": {', '.join(parts)}{'; the trace does not say how long kernels take' if unknown else ''}\n")
     return text.append(f"{', '.join(rates)}\n") if (rates := _rates(summary)) else text
 
@@ -176,7 +176,9 @@ def _rates(summary: Summary) -> list[str]:
     if "throughput" not in summary:
         return []
     rates = summary["throughput"]
-    shares = [f"{name} {percent(share)}" for name, share in (("MFU", rates["mfu"]), ("HFU", rates["hfu"])) if share]
+    shares = [
+        f"{name} {human_percent(share)}" for name, share in (("MFU", rates["mfu"]), ("HFU", rates["hfu"])) if share
+    ]
     speed = [f"{human_number(rates['tflops_per_gpu'])} TFLOP/s per GPU"]
     return [*shares, *speed, *([f"{human_number(rates['tokens_per_s'])} tokens/s"] if rates["tokens_per_s"] else [])]
 
@@ -194,7 +196,7 @@ def job_cells(job: JobSummary) -> list[str]:
     compute, exposed = job["compute_s"], job["exposed_communication_s"]
     times = job["start_s"], job["iteration_time_s"], compute, exposed, job["bubble_s"]
     first = first_beside_compute(job["causes"])
-    told = f"{cause_text(first)}, {percent(first['share'])}"
+    told = f"{cause_text(first)}, {human_percent(first['share'])}"
     return [job["name"], str(job["ranks"]), *map(human_seconds, times), told]
 
 
@@ -207,11 +209,11 @@ def _uncertainty(found: UncertaintySummary) -> Group:
             f"{job['name']} {human_seconds(job['low_s'])} to {human_seconds(job['high_s'])}" for job in found["jobs"]
         )
         told = f"{', '.join(jobs)}, each job from its own start"
-    title = Text(f"{100 * found['inside']:.0f} % of {found['runs']} runs with drawn parameters take {told}")
+    title = Text(f"{human_percent(found['inside'], 0)} of {found['runs']} runs with drawn parameters take {told}")
     table = FittedTable("What to measure first", ["Certainty", "Spread", "Larger", "Smaller", "Share"], words=["Value"])
     for row in found["influences"][:_PARAMETERS]:
-        spread, share = (f"{100 * row[key]:.0f} %" for key in ("spread", "share"))
-        changes = (f"{100 * row[key]:+.1f} %" for key in ("change", "change_smaller"))
+        spread, share = (human_percent(row[key], 0) for key in ("spread", "share"))
+        changes = (human_percent(row[key], signed=True) for key in ("change", "change_smaller"))
         table.add(row["key"], row["certainty"], spread, *changes, share, row["value"])
     return Group(title, table, "") if found["influences"] else Group(title, "")
 
@@ -239,16 +241,16 @@ def _breakdown(summary: Summary) -> Group:
         if part == "compute" and _compute_unknown(summary):
             table.add(part, "unknown", "-")
             continue
-        table.add(part + alone, human_seconds(time), percent(time / total))
+        table.add(part + alone, human_seconds(time), human_percent(time / total))
         for name, of in exposed.items() if communication and not alone else ():
-            table.add(f"  {name}", human_seconds(of), percent(of / total))
+            table.add(f"  {name}", human_seconds(of), human_percent(of / total))
     table.add_section()
     besides = {
         "communication behind compute": breakdown["overlapped_communication"],
         "of the bubble, waiting in collectives": breakdown["waiting_in_collectives"],
     }
     for name, time in besides.items():
-        table.add(name, human_seconds(time), percent(time / total))
+        table.add(name, human_seconds(time), human_percent(time / total))
     return titled(f"Where the time goes ({whose_time(summary)})", table)
 
 
@@ -286,7 +288,7 @@ def _collectives(rows: list[CollectiveSummary]) -> Group:
                 "-" if rate is None else f"{rate / 1e9:.3g}"
                 for rate in (row["algbw_bytes_per_s"], row["busbw_bytes_per_s"])
             ),
-            "-" if share is None else percent(share),
+            "-" if share is None else human_percent(share),
         )
     return titled(f"Collectives, time as the mean of the calls{more}", table)
 
@@ -317,8 +319,3 @@ def _footer(summary: Summary) -> Text:
         why = " (channels of one collective share their NIC, which counts)" if shared else ""
         slowdown = f"Messages took {slow['p50']:.3g}x (p50), {slow['p99']:.3g}x (p99) of their time alone{why}\n"
     return Text(slowdown).append(counted_text(summary))
-
-
-def percent(share: float) -> str:
-    """Write a share."""
-    return f"{100 * share:.1f} %"

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
-from fabricsim.units import human_count
+from fabricsim.units import human_count, human_percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -53,7 +53,9 @@ def headline(found: Inventory) -> str:
     said = [", ".join(numbers)]
     if found.bisection is not None and found.injection:
         share = found.bisection / found.injection
-        said.append(f"bisection {found.bisection / 1000:.4g} Tb/s, {share:.0%} of what half of the NICs send")
+        said.append(
+            f"bisection {found.bisection / 1000:.4g} Tb/s, {human_percent(share, 0)} of what half of the NICs send"
+        )
     if not found.joined:
         said.append("not all NICs are joined")
     elif found.diameter is not None:

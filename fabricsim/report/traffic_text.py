@@ -12,7 +12,7 @@ from fabricsim.report.causes_text import resources_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.report.text import counted_text
-from fabricsim.units import human_bytes, human_count, human_seconds
+from fabricsim.units import human_bytes, human_count, human_percent, human_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def comparison_text(summaries: Sequence[TrafficSummary], labels: tuple[str, Sequ
             human_seconds(summary["makespan_s"]),
             *map(human_seconds, times),
             f"{summary['slowdown']['p99']:.2f}",
-            f"{busiest['kind']} {busiest['busiest']} ({100 * busiest['utilisation_max']:.1f} %)",
+            f"{busiest['kind']} {busiest['busiest']} ({human_percent(busiest['utilisation_max'])})",
         )
     one = summaries[0]
     sent = f"{human_count(one['flow_count'], 'flows')}, {human_bytes(one['total_bytes'])}"

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
+from fabricsim.units import human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ def table(found: Validation) -> Table:
     words = ["Unit", "Certainty", "Source"]
     fitted = FittedTable("Quantity", columns, words=words, least=["Source", "Certainty", "Unit"])
     for row in found.rows:
-        error = "n/a" if row.relative_error is None else f"{row.relative_error:+.1%}"
+        error = "n/a" if row.relative_error is None else human_percent(row.relative_error, signed=True)
         said = row.unit, row.certainty, f"[{sources.index(row.source) + 1}]"
         spread = [] if not intervals else [" to ".join(map(_figure, row.interval))] if row.interval else ["n/a"]
         figures = _figure(row.measured), _figure(row.predicted), *spread, error

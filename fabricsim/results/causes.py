@@ -12,7 +12,7 @@ from fabricsim.results.breakdown import critical_rank, marked_ranks
 from fabricsim.results.critical_path import critical_path
 from fabricsim.results.resources import tier
 from fabricsim.results.result import Rest
-from fabricsim.units import human_count, human_seconds, seconds
+from fabricsim.units import human_count, human_percent, human_seconds, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -295,4 +295,5 @@ def _unevenness(result: RunRecord, limit: int) -> str:
     mean = float(np.mean(alike))
     if _AT_HOST.search(link.name) or mean > _UNEVEN * _use(result, limit):
         return ""  # hosts may have unequal parts in a job; switches spread what comes over equal ways
-    return f"uneven load: its tier of {len(alike)} is used {mean / _use(result, limit):.0%} as much in the mean"
+    share = human_percent(mean / _use(result, limit), 0)
+    return f"uneven load: its tier of {len(alike)} is used {share} as much in the mean"

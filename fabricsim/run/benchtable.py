@@ -15,6 +15,7 @@ from fabricsim.run.bench import TESTS, collective_times, devices, point_to_point
 from fabricsim.scenario.collectives import assumed
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.traces import nccl_tests, osu
+from fabricsim.units import human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -185,7 +186,7 @@ class Bench:
             median, high = np.median(errors), np.quantile(errors, 0.9)
             count = f"{len(errors)} sizes" if len(errors) > 1 else "1 size"
             said.append(
-                f"Error of the time at {count}: median {100 * median:.1f} %, 90th percentile {100 * high:.1f} %"
+                f"Error of the time at {count}: median {human_percent(median)}, 90th percentile {human_percent(high)}"
             )
         return said + [
             f"Assumed: {one}" for one in assumed(self.scenario.collectives.algorithm, {TESTS.get(self.test, self.test)})

@@ -45,7 +45,7 @@ def test_sizes_and_noise_are_printed(capsys: pytest.CaptureFixture[str]) -> None
     printed = capsys.readouterr().out
 
     assert "2 KiB" in printed
-    assert "65.0%" in printed
+    assert "65.0 %" in printed
     assert "0 of 1" in printed
 
 

@@ -24,7 +24,7 @@ def test_the_command_prints_tables_and_writes_a_preset(trace: str, fabricsim: Ru
     ended = fabricsim("calibrate", trace, "--gpu", "a100-sxm-40gb", "-o", "gpu.toml")
 
     assert ended.code == 0, ended.err
-    assert "these are 90.7% of the time of all kernels" in ended.out
+    assert "these are 90.7 % of the time of all kernels" in ended.out
     assert "aten::tanh" in ended.out
     assert "wrote gpu.toml" in ended.err
     assert len(load("gpt2-medium-dp", [f"cluster.gpu={tmp_path / 'gpu.toml'}"]).scenario.cluster.gpu.kernels) == 4

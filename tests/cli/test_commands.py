@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fabricsim import provenance
+from fabricsim import measured, provenance
 from fabricsim.cli.common import announce_compilation, show
 from fabricsim.cli.main import app
 from fabricsim.errors import AbsentTracesError
@@ -457,6 +457,14 @@ def test_list_says_what_modules_declare(fabricsim: Fabricsim, monkeypatch: pytes
     lines = [line.strip().split(maxsplit=1) for line in fabricsim("list")[1].splitlines()]
 
     assert [name for name, text in said.items() if [name, str(text).partition("\n")[0].strip()] not in lines] == []
+
+
+def test_list_names_measured_tables_by_what_was_measured(fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    _, out, _ = fabricsim("list", "measured")
+
+    named = dict(line.strip().split(maxsplit=1) for line in out.splitlines()[1:] if line.strip())
+    assert named == {name: measured.load(name).title for name in measured.names()}
 
 
 def test_list_of_one_kind(fabricsim: Fabricsim) -> None:

@@ -62,7 +62,7 @@ def test_text_shows_every_figure_and_keeps_brackets() -> None:
 
     assert "validate hkbu" in text
     line = next(line for line in text.splitlines() if "busbw" in line)
-    for part in ("busbw [32 ranks], 64 MiB", "GB/s", "1.25", "-20.0%", "captured", "[1]"):
+    for part in ("busbw [32 ranks], 64 MiB", "GB/s", "1.25", "-20.0 %", "captured", "[1]"):
         assert part in line
     assert "  [1] some log\n" in text
     assert "largest error: 0.2" in text

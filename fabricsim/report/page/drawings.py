@@ -13,7 +13,7 @@ from fabricsim.report.page.html import Html
 from fabricsim.results.resources import tier
 from fabricsim.results.slowdown import edges
 from fabricsim.results.use_over_time import use_of_wires
-from fabricsim.units import human_bytes, human_seconds, seconds
+from fabricsim.units import human_bytes, human_percent, human_seconds, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -167,7 +167,7 @@ def fabric(links: Iterable[LinkRecord], time: float) -> Html:
         line = f'x1="{x:.1f}" y1="{y}" x2="{u:.1f}" y2="{v}"'
         width = 1.5 + 3 * min(use, 1)
         parts.append(f'<line {line} stroke="var(--faint)" stroke-width="{width + 1.5:.1f}"/>')  # seen on any paper
-        told = f"<title>{escape(one)} - {escape(other)}: {100 * use:.1f} %</title>"
+        told = f"<title>{escape(one)} - {escape(other)}: {human_percent(use)}</title>"
         parts.append(f'<line {line} stroke="{colour}" stroke-width="{width:.1f}">{told}</line>')
     few = len(spots) <= 40  # noqa: PLR2004  names would cover one another
     for name, (x, y) in spots.items():

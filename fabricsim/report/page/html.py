@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
+from fabricsim.units import human_percent
+
 
 class Html(str):
     """Text that is HTML already."""
@@ -64,7 +66,7 @@ def bar(share: float) -> Html:
     width = 100 * min(max(share, 0.0), 1.0)
     return Html(
         f'<span class="bar" aria-hidden="true"><span style="width:{width:.1f}%"></span></span>'
-        f'<span class="of">{100 * share:.1f} %</span>'
+        f'<span class="of">{human_percent(share)}</span>'
     )
 
 

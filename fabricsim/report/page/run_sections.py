@@ -12,10 +12,10 @@ from fabricsim.report.page import drawings
 from fabricsim.report.page.assumptions import assumptions
 from fabricsim.report.page.html import Html, bar, isolated, items, paragraph, section, table, text
 from fabricsim.report.queues_text import why
-from fabricsim.report.text import headline_text, human_number, job_cells, parts_of, percent, sizes_of, whose_time
+from fabricsim.report.text import headline_text, human_number, job_cells, parts_of, sizes_of, whose_time
 from fabricsim.results.causes import LIMITS, NETWORK
 from fabricsim.results.use_over_time import held_over_time
-from fabricsim.units import human_bytes, human_count, human_seconds, seconds
+from fabricsim.units import human_bytes, human_count, human_percent, human_seconds, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -80,8 +80,8 @@ def _top(summary: Summary) -> Html:
     whole = "until all are done" if "jobs" in summary else "iteration"
     tiles = {whole: human_seconds(summary["iteration_time_s"])}
     if rates is not None and rates["mfu"]:
-        tiles["MFU"] = percent(rates["mfu"])
-    tiles |= {name: percent(time / summary["iteration_time_s"]) for name, time in parts_of(summary)}
+        tiles["MFU"] = human_percent(rates["mfu"])
+    tiles |= {name: human_percent(time / summary["iteration_time_s"]) for name, time in parts_of(summary)}
     boxes = "".join(f"<div><b>{text(value)}</b>{text(name)}</div>" for name, value in tiles.items())
     said = "".join(paragraph(line) for line in rest)
     return Html(f'<h1>{isolated(summary["name"])}{text(first)}</h1>{said}<div class="tiles">{boxes}</div>')
@@ -98,7 +98,7 @@ def _capture(capture: CaptureSummary) -> Iterator[Html]:
         yield paragraph("The trace does not say when its operations ran: there is no captured time to compare with.")
     else:
         took = f"Captured {human_seconds(captured)}, replayed {human_seconds(capture['replayed_iteration_s'])}"
-        yield paragraph(f"{took}: {100 * change:+.1f} %.")
+        yield paragraph(f"{took}: {human_percent(change, signed=True)}.")
     shown = capture["transfers"][:ROWS]
     if shown:
         heads = ["Transfer", "Ranks", "Size", "Count", "Captured", "Replayed", "Change"]
@@ -112,7 +112,7 @@ def _causes(summary: Summary) -> Iterator[Html]:
     causes = summary["causes"]
     whole = sum(cause["time_s"] for cause in causes)
     of = what_causes_share(causes, summary["iteration_time_s"])
-    lead = f"<p>First cause: <b>{text(cause_name(causes[0]))}</b>, {percent(causes[0]['share'])} of {of}"
+    lead = f"<p>First cause: <b>{text(cause_name(causes[0]))}</b>, {human_percent(causes[0]['share'])} of {of}"
     quiet = sum(cause["share"] for cause in causes if cause["cause"] in NETWORK) < LIMITS
     yield Html(f"{lead}{'; nothing in the network limits it' if quiet else ''}.</p>")
     rows = [

@@ -16,11 +16,11 @@ from fabricsim.report.page import drawings
 from fabricsim.report.page.html import Html, bar, document, isolated, paragraph, section, table, text
 from fabricsim.report.page.run_sections import ROWS, queues, run_sections, tiers
 from fabricsim.report.page.spans import spans
-from fabricsim.report.text import percent, times
+from fabricsim.report.text import times
 from fabricsim.results.difference import change_of_causes
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import TrafficRecord, summarise_traffic
-from fabricsim.units import human_bytes, human_count, human_seconds, seconds
+from fabricsim.units import human_bytes, human_count, human_percent, human_seconds, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,8 +86,8 @@ def _compared_row(row: SideBySide) -> list[object]:
     time, rates = summary["iteration_time_s"], summary.get("throughput")
     breakdown, first = summary["breakdown_s"], summary["causes"][0]
     parts = breakdown["compute"], summary["exposed_communication_s"], breakdown["host"], breakdown["bubble"]
-    mfu = percent(rates["mfu"]) if rates is not None and rates["mfu"] else "-"
-    told = f"{cause_name(first)} ({percent(first['share'])})"
+    mfu = human_percent(rates["mfu"]) if rates is not None and rates["mfu"] else "-"
+    told = f"{cause_name(first)} ({human_percent(first['share'])})"
     words = Html(f'<span class="words">{text(told)}</span>')
     return [row.name, human_seconds(time), times(row.speed), *map(human_seconds, parts), mfu, words]
 

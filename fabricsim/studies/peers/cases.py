@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.results.validation import ValidationRow
+from fabricsim.units import human_percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,9 +108,9 @@ class Comparison:
         name = f"{self.case.name}, {self.pattern}"
         missed = []
         if abs(own["mean_differs"]) > TARGET:
-            missed.append(f"{name}: mean {own['mean_differs']:+.1%}")
+            missed.append(f"{name}: mean {human_percent(own['mean_differs'], signed=True)}")
         if own["flow_median"] > FLOW_TARGET:
-            missed.append(f"{name}: median over flows {own['flow_median']:.1%}")
+            missed.append(f"{name}: median over flows {human_percent(own['flow_median'])}")
         return missed
 
     def flows(self) -> list[dict[str, float]]:

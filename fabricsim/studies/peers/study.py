@@ -24,6 +24,7 @@ from fabricsim.studies.peers.cases import AT_RECEIVER, CASES, FLOW_TARGET, TARGE
 from fabricsim.studies.peers.patterns import FlowPattern, lines_of, own_patterns, their_pattern, theory
 from fabricsim.studies.peers.runs import FLOW, alone, in_ring, matrix, ring, run, scenario
 from fabricsim.transports.parameters import packet_framing
+from fabricsim.units import human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -304,8 +305,8 @@ def _parameters(folder: Path | None) -> dict[str, str]:
         "fabric": "fat tree of k-port switches, 100 Gb/s and 1 us per link, store-and-forward, D-mod-k routes",
         "completion": "at the sender, on the last acknowledgement: delivery and its way back unloaded; ns-3's TCP and "
         "ns.py count until delivery",
-        "targets": f"mean within {TARGET:.0%} of the simulator that the parameters are from; "
-        f"per flow within {FLOW_TARGET:.0%} in the median",
+        "targets": f"mean within {human_percent(TARGET, 0)} of the simulator that the parameters are from; "
+        f"per flow within {human_percent(FLOW_TARGET, 0)} in the median",
         "CPU seconds": "of the simulation, kernels compiled; the only figures here that differ between runs",
         "results of other simulators": "not here" if folder is None else f"read from {FOLDER}",
     }

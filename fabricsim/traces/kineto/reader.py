@@ -27,7 +27,7 @@ from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_o
 from fabricsim.traces.kineto.messages import Note, communication, operation_of_kernel
 from fabricsim.traces.kineto.waits import WAITS, Waits
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, NODE, WAIT, RecordingBuilder
-from fabricsim.units import PS_PER_US
+from fabricsim.units import PS_PER_US, human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -270,7 +270,7 @@ class _Reading:
         libraries = {str(library_of(self.events.names[name])) for name in np.unique(self.rows["name"][rows])}
         taken, whole = (int(self.rows["duration"][which].sum()) for which in (rows, self.on_device))
         what = f"what {len(rows)} kernels of {' and '.join(sorted(libraries))} send, and to whom"
-        return f"{what}: as captured on any fabric, {taken / max(whole, 1):.1%} of the time of all kernels"
+        return f"{what}: as captured on any fabric, {human_percent(taken / max(whole, 1))} of the time of all kernels"
 
     def _say_what_is_missing(self, nodes: NDArray[np.void]) -> None:
         what = [*self.builder.communications]
