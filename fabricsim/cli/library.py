@@ -81,7 +81,8 @@ def _volumes(loaded: LoadedScenario) -> tuple[object, Callable[[], RenderableTyp
 
     plan, job = counted_plan(loaded), loaded.scenario.job
     counted, formula = tally(plan_calls(plan)), tally(closed_forms(plan.job, plan.placement.expert_hosts))
-    busiest = load(job) if job is not None and job.model.experts is not None else 1.0
+    uneven = job is not None and job.model.experts is not None and not job.pad_to_capacity
+    busiest = load(job) if job is not None and uneven else 1.0
     summary = summarise_volumes(loaded.scenario.name, plan.ranks, counted, formula, busiest)
 
     def text() -> RenderableType:

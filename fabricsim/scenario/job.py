@@ -177,8 +177,8 @@ class Job(Spec):
     values, which are kept (``remat_policy: save_qkv_proj`` of MaxText), ``"keep-attention"`` its projection besides
     (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes them in
     one kernel that keeps no scores (FlashAttention). ``loss_kernels = "fused"`` takes the loss of
-    logits in three, in the precision of these (Transformer Engine). Without ``dropout`` a GPT, BERT or T5 has none
-    between products, as if its rate is 0. What lies between products is fused, or with
+    logits in three, in the precision of these (Transformer Engine). Without ``dropout`` a GPT, BERT or T5 has none,
+    as with a rate of 0. What lies between products is fused, or with
     ``elementwise = "operators"`` each operator of a framework is a kernel, with ``"mixed-operators"`` those of layer
     norms, GELU, softmax and residuals in 32 bits, as in PaddlePaddle 1.8, with ``"separate"`` each operation, as in
     TensorFlow without XLA. With ``fused_accumulation`` the products that

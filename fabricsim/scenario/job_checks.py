@@ -228,6 +228,9 @@ def _records(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.expert_overlap", problem, "take it out")
 
 
+_PADDED = ("all-to-all", "unfused")  # Megatron-LM refuses moe_pad_expert_input_to_capacity of its flex dispatcher
+
+
 def _experts(job: Job) -> Iterator[Mistake]:
     experts = job.model.experts
     if experts is None:
@@ -241,17 +244,33 @@ def _experts(job: Job) -> Iterator[Mistake]:
         problem = f"{job.expert_imbalance:g} times the even share is more tokens than there are"
         most = experts.count / experts.per_token
         yield Mistake("job.expert_imbalance", problem, f"at most {most:g}: all tokens go to the busiest expert then")
+    if experts.router_precision == "bf16" != job.precision:
+        problem = f"the job is in {job.precision}, and its router, too"
+        yield Mistake("job.model.experts.router_precision", problem, "take it out, or set job.precision to bf16")
     if experts.dense_layers > job.model.layers:
         problem = f"{experts.dense_layers} is more than the {job.model.layers} layers there are"
         yield Mistake("job.model.experts.dense_layers", problem, f"at most {job.model.layers}")
-    if job.pad_to_capacity and job.capacity_factor is None:
-        yield Mistake("job.pad_to_capacity", "there is no job.capacity_factor to pad to", "set it: 1 is the even share")
-    if job.pad_to_capacity and job.expert_imbalance > 1:
-        problem = "has no effect: job.pad_to_capacity gives all experts as many tokens"
-        yield Mistake("job.expert_imbalance", problem, "take one of them out")
     if job.padded_experts and (job.products is None or job.expert_kernels == "fused"):
         problem = "has no effect: products of experts are in 16 bits, or fused with what pads their tokens"
         yield Mistake("job.padded_experts", problem, "take it out")
+
+
+def _padding(job: Job) -> Iterator[Mistake]:
+    """Check what pads experts to their capacity."""
+    if not job.pad_to_capacity or job.model.experts is None:
+        return
+    if job.capacity_factor is None:
+        yield Mistake("job.pad_to_capacity", "there is no job.capacity_factor to pad to", "set it: 1 is the even share")
+    if job.expert_kernels not in _PADDED:
+        problem = f"{job.expert_kernels!r} kernels are not padded: a dispatcher sends what there is"
+        if job.expert_kernels == "grouped":
+            problem = "'grouped' kernels have no host that waits for counts"
+        yield Mistake(
+            "job.pad_to_capacity", problem, "use job.expert_kernels = 'all-to-all' or 'unfused', or take it out"
+        )
+    if job.expert_imbalance > 1:
+        problem = "has no effect: job.pad_to_capacity gives all experts the same number of tokens"
+        yield Mistake("job.expert_imbalance", problem, "take one of them out")
 
 
 def _latent(job: Job) -> Iterator[Mistake]:
@@ -421,9 +440,11 @@ def _separate(job: Job) -> Iterator[Mistake]:
     if job.loss_kernels == "fused" and job.elementwise != "fused":
         problem = f"is fused, which {job.elementwise!r} kernels are not"
         yield Mistake("job.loss_kernels", problem, 'set job.elementwise to "fused"')
-    if not job.dropout and (job.elementwise != "fused" or job.model.family == "llama"):
-        problem = "is left out of fused kernels of a gpt, bert or t5; a llama has none"
-        yield Mistake("job.dropout", problem, "take it out")
+    if not job.dropout and job.model.family == "llama":
+        yield Mistake("job.dropout", "has no effect: a llama has no dropout", "take it out")
+    elif not job.dropout and job.elementwise != "fused":
+        problem = f'"{job.elementwise}" kernels have dropout in any case'
+        yield Mistake("job.dropout", problem, 'take it out, or set job.elementwise to "fused"')
     if job.optimizer in {"tensors", "separate"} and job.parallelism.zero:
         problem = f'"{job.optimizer}" goes tensor by tensor, but with zero a rank has a share of all'
         yield Mistake("job.optimizer", problem, 'set it to "fused"')
@@ -455,6 +476,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _no_experts,
     _records,
     _experts,
+    _padding,
     _latent,
     _rotary,
     _window,

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fabricsim import measured
+from fabricsim.studies.frame.configured import CAPACITY
 from fabricsim.studies.frame.recipes import ROOM, slowest
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
 _GPUS = 8
 MEASURED, PRESET, SIMUMAX = "kernels of the host", "preset of B200", "SimuMax"
 _KERNELS = (
-    "cluster.gpu.gemm_efficiency=0.494",
+    "cluster.gpu.gemm_efficiency=0.498",
     "cluster.gpu.attention_forward=0.50",
     "cluster.gpu.attention_backward=0.41",
 )
 """How fast kernels are on that host, whose clock falls under load (configs/system/b200_bf16_ceperm.json, @e691807).
 
-The median of 48 products of these models, forward and of input gradients (`tests/workload/kernels/b200.csv`), and
-fused attention over 131,072 tokens, of which SimuMax counts the half that the mask hides, too: 0.99 to 1.00 forward,
-0.83 back.
+The median of 80 products of these Llamas, forward and of input gradients (`tests/workload/kernels/b200.csv`), and fused
+attention over 131,072 tokens, of which SimuMax counts the half that the mask hides, too: 0.99 to 1.00 forward, 0.83
+back.
 """
 _SOFTWARE = (
     "job.gradient_precision=fp32",
@@ -50,8 +51,7 @@ _EXPERTS = (
     "job.model.experts.dense_layers=1",
     "job.model.experts.router_precision=bf16",
     "job.expert_kernels=all-to-all",
-    "job.capacity_factor=1",
-    "job.pad_to_capacity=true",
+    *CAPACITY,
 )
 _KV_HEADS = {"llama3-405b": 16}  # run_pretrain_llama3.sh, twice as many as the model has
 

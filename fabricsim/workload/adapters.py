@@ -41,7 +41,7 @@ def trained(block: Block, job: Job) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return adapter_tensors(job) if block.kind == "layer" else (), ()
 
 
-def held(block: Block, job: Job) -> int:
+def gathered_elements(block: Block, job: Job) -> int:
     """Count the elements of a block, frozen ones and those of adapters too, experts apart."""
     return sum(block.tensors) + (sum(trained(block, job)[0]) if job.adapters is not None else 0)
 

@@ -7,8 +7,8 @@ parallelism splits the experts, their tokens are gathered before and added up be
 network of their joint width (Dai et al., arXiv 2401.06066).
 
 Every rank does what the busiest one does: each of its experts gets ``expert_imbalance`` times the even share of
-tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668, section 2.2), or just so many with
-``pad_to_capacity``, and no more than there are (`load`); all others wait for it in the exchange that follows.
+tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668, section 2.2) and no more than there
+are, or with ``pad_to_capacity`` exactly so many times it (`load`); all others wait for it in the exchange that follows.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     layer_norm(tape, tokens * hidden)
     own = tape.own(tokens)
     _route(tape, job, own)
-    moved = own * mixture.per_token * hidden
+    padded = load(job) if job.pad_to_capacity else 1.0
+    moved = math.ceil(own * mixture.per_token * padded) * hidden
     unfused = job.expert_kernels == "unfused"
     if unfused:
         _order(tape, moved, own * hidden)

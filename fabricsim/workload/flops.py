@@ -17,9 +17,9 @@ def iteration_flops(job: Job) -> int:
     recomputation ``72 B s L h^2 (1 + s / 4.5h + V / 12 L h)``, since scores and sums of values, ``4 B s^2 L h``,
     are computed once more (Korthikanti et al., arXiv 2205.05198, section 5). Fused attention counts what it
     computes: half of the scores under a causal mask, and the scores once more in its backward pass. Experts count
-    their even share of tokens.
+    their even share of tokens, without padding.
     """
-    whole = job.model_copy(update={"parallelism": Parallelism(), "expert_imbalance": 1.0})
+    whole = job.model_copy(update={"parallelism": Parallelism(), "expert_imbalance": 1.0, "pad_to_capacity": False})
     per_micro_batch = 0
     for block in stage_blocks(job.model, 1)[0]:
         work = block_work(block, whole)

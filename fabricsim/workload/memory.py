@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from fabricsim.scenario.job import micro_batches
 from fabricsim.workload import passes
-from fabricsim.workload.adapters import held, trained_parameters
+from fabricsim.workload.adapters import gathered_elements, trained_parameters
 from fabricsim.workload.heads import logit_tokens
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
@@ -206,7 +206,7 @@ class _Need:
         """
         job = self.job
         blocks = [block for chunk in self.blocks[number :: job.parallelism.pipeline] for block in chunk]
-        sizes = [(held(block, job) + sum(block.experts)) * gathered_width(block, job) for block in blocks]
+        sizes = [(gathered_elements(block, job) + sum(block.experts)) * gathered_width(block, job) for block in blocks]
         whole = max(sizes) if job.parallelism.reshard_after_forward else sum(sizes)
         gathered = whole if self.zero >= _PARAMETERS else 0
         reduced = sum(block.parameters for block in blocks) * self.gradient

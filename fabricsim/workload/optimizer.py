@@ -137,7 +137,7 @@ def parameters_for_products(elements: int, job: Job, direction: Direction) -> li
 
     `elements`: those that a rank holds of the layer.
     """
-    if job.products is None:  # weights beside adapters are not shared out
+    if job.products is None:  # as always with adapters, whose frozen weights are shared out in 16 bits
         return []
     if job.narrow_gathers:
         return [] if direction == "forward" else [_transpose(elements)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.adapters import held, trained
+from fabricsim.workload.adapters import gathered_elements, trained
 from fabricsim.workload.issue import Span, row
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import kernels_span
@@ -110,7 +110,7 @@ def plan_stages(job: Job, gpu: Gpu, taken: int = 0) -> tuple[Stage, ...]:
                 tensors=tuple(trained(block, job)[0] for block in blocks),
                 experts=tuple(trained(block, job)[1] for block in blocks),
                 layers=tuple(block.kind in LAYERS for block in blocks),
-                held=tuple(held(block, job) for block in blocks),
+                held=tuple(gathered_elements(block, job) for block in blocks),
                 gathered=tuple(gathered_width(block, job) for block in blocks),
                 message=boundary_bytes(job, number),
             )

@@ -7,7 +7,7 @@ from math import lcm
 from typing import TYPE_CHECKING, Literal
 
 from fabricsim.scenario.job import micro_batches
-from fabricsim.workload.adapters import held, trained, trained_parameters
+from fabricsim.workload.adapters import gathered_elements, trained, trained_parameters
 from fabricsim.workload.buckets import by_width, gradient_buckets
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
@@ -94,11 +94,12 @@ def _gathered(job: Job, part: Part, chunks: Iterable[int]) -> list[tuple[int, in
         sizes = [bucket.by_width(widths[chunk]) for chunk in widths for bucket in _buckets(job, part, chunk)]
         return [(elements, width) for each in sizes for width, elements in each.items()]
     sizes_of = _blocks(job, part, widths)
-    if job.parallelism.fully_sharded and job.adapters is not None:
-        sizes_of = [held(block, job) if part == "dense" else 0 for chunk in widths for block in blocks[chunk]]
-    each = list(zip(sizes_of, chain.from_iterable(widths.values()), strict=True))
     if job.parallelism.fully_sharded:
-        return each
+        if job.adapters is not None:
+            every = [block for chunk in widths for block in blocks[chunk]]
+            sizes_of = [gathered_elements(block, job) if part == "dense" else 0 for block in every]
+        return list(zip(sizes_of, chain.from_iterable(widths.values()), strict=True))
+    each = zip(sizes_of, chain.from_iterable(widths.values()), strict=True)
     return [(elements, width) for width, elements in by_width((width, size) for size, width in each).items()]
 
 

@@ -205,7 +205,12 @@ def expert_calls(job: Job, hosts: int) -> Iterator[EqualCalls]:
 
 
 def _load(job: Job) -> float:
-    """Tokens of the busiest rank over the even share: all that there are at most, and of each expert once each."""
+    """Tokens of the busiest rank over the even share: all that there are at most, and of each expert once each.
+
+    If experts are padded, all ranks have their capacity.
+    """
+    if job.pad_to_capacity:
+        return job.capacity_factor or 1.0
     experts = job.model.experts
     all_tokens = inf if experts is None else experts.count / experts.per_token
     return min(job.expert_imbalance, job.capacity_factor or inf, all_tokens, job.parallelism.expert)

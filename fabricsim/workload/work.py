@@ -39,7 +39,7 @@ class Operation:
     `flops`: Floating-point operations of matrix products that are carried out; 0 for all else.
     `traffic`: bytes read from and written to GPU memory.
     `transposed`: bytes besides, if products of the GPU need their factors transposed.
-    `added`: part of `traffic` that a product moves to add its results to a buffer, beyond these.
+    `added`: part of `traffic` by which adding a product's results to a buffer exceeds writing them.
     `weight`: whether it belongs to the gradient of weights, which no other stage waits for.
     `kernel`: what kind of kernel it is.
     `shape`: of a product: how many of them in one launch, rows, inner width, columns. Of an attention: sequences times

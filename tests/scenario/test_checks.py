@@ -19,6 +19,7 @@ TENSOR = "job.parallelism={{ data = 1, tensor = {} }}"
 CONTEXT = "job.parallelism={{ data = 1, context = {} }}"
 WHOLE = "data = 1, tensor = 4, sequence_parallel = true, expert_tensor = 1"
 FOUR = ("job.model.experts={ count = 4 }",)
+PADDED = (*FOUR, "job.pad_to_capacity=true")
 IDEAL = ("cluster=ideal",)
 TWO = ("cluster.ethernet_nic=intel-10gbe",)
 EIGHT = ("cluster.gpus_per_host=8", "cluster.nics_per_host=8")
@@ -110,13 +111,32 @@ REFUSED = [
     (DP, ["job.expert_imbalance=1.25"], "job.expert_imbalance", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, ["job.expert_kernels=flex"], "job.expert_kernels", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, ["job.pad_to_capacity=true"], "job.pad_to_capacity", "no effect: the model 'gpt2-medium' has no experts"),
-    (DP, [*FOUR, "job.pad_to_capacity=true"], "job.pad_to_capacity", "there is no job.capacity_factor to pad to"),
     (
         DP,
-        [*FOUR, "job.pad_to_capacity=true", "job.capacity_factor=1", "job.expert_imbalance=1.5"],
-        "job.expert_imbalance",
-        "no effect: job.pad_to_capacity gives all experts as many tokens",
+        [*PADDED, "job.expert_kernels=all-to-all"],
+        "job.pad_to_capacity",
+        "there is no job.capacity_factor to pad to",
     ),
+    (DP, [*PADDED, "job.capacity_factor=1"], "job.pad_to_capacity", "have no host that waits for counts"),
+    (
+        DP,
+        [*PADDED, "job.capacity_factor=1", "job.expert_kernels=flex"],
+        "job.pad_to_capacity",
+        "'flex' kernels are not padded",
+    ),
+    (
+        DP,
+        [*PADDED, "job.capacity_factor=1", "job.expert_kernels=all-to-all", "job.expert_imbalance=1.5"],
+        "job.expert_imbalance",
+        "no effect: job.pad_to_capacity gives all experts the same number of tokens",
+    ),
+    (
+        DP,
+        [*FOUR, "job.precision=fp16", "job.model.experts.router_precision=bf16"],
+        "job.model.experts.router_precision",
+        "the job is in fp16, and its router, too",
+    ),
+    (DP, ["job.dropout=false", "job.elementwise=operators"], "job.dropout", "kernels have dropout in any case"),
     (DP, ["job.padded_experts=true"], "job.padded_experts", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, [*FOUR, "job.padded_experts=true"], "job.padded_experts", "products of experts are in 16 bits"),
     (DP, ['job.recorded=["router"]'], "job.recorded", "no effect: the model 'gpt2-medium' has no experts"),

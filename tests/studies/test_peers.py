@@ -183,7 +183,7 @@ def test_rows_agreement_and_pictures_of_made_up_results(monkeypatch: pytest.Monk
     assert found["mean_differs"] == pytest.approx(-0.1)
     assert found["flow_median"] == pytest.approx(0.1)
     assert found["our_max"] == pytest.approx(0.9 * found["their_max"])
-    assert study.summary["beyond the targets"] == "RoCE, ring16: mean -10.0%"
+    assert study.summary["beyond the targets"] == "RoCE, ring16: mean -10.0 %"
     assert [row.relative_error for row in study.rows[-1:]] == [pytest.approx(-0.1)]
     assert len(study.summary["flows, RoCE, ring16"]) == 16
     assert [path.name for path in peers.STUDY.draw(study, tmp_path)] == ["peers-roce-ring16.png"]
@@ -199,7 +199,7 @@ def test_what_differs_from_the_simulator_of_the_parameters_is_a_miss() -> None:
         return peers_cases.Comparison(case, "ring16", [(0, 1)], both, theirs, 1.0).misses()
 
     assert misses(1.04) == []
-    assert misses(1.2) == ["x, ring16: mean +20.0%", "x, ring16: median over flows 20.0%"]
+    assert misses(1.2) == ["x, ring16: mean +20.0 %", "x, ring16: median over flows 20.0 %"]
 
 
 def test_the_shipped_table_has_what_the_study_looks_up() -> None:

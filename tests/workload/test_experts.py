@@ -17,6 +17,7 @@ from fabricsim.scenario.job import KERNEL_LAUNCH, Job
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.experts import copies
+from fabricsim.workload.flops import model_flops
 from fabricsim.workload.links import HIDDEN, Links
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import host_time, roofline_time
@@ -420,25 +421,33 @@ def test_experts_one_after_another_take_slices_and_fill_a_buffer(tensor: int, ex
     assert forward + backward == 3 * size + (6 * experts + 4) * size + width
 
 
-@pytest.mark.parametrize("kernels", ["all-to-all", "unfused", "flex"])
+@pytest.mark.parametrize("kernels", ["all-to-all", "unfused"])
 def test_experts_padded_to_their_capacity_have_as_many_tokens_each_and_no_wait_for_their_count(kernels: str) -> None:
-    plain, exact, padded = (
-        layer(job_of(kernels, **settings))
+    jobs = [
+        job_of(kernels, **settings)
         for settings in (
             {},
             {"capacity_factor": 1.0, "pad_to_capacity": True},
             {"capacity_factor": 1.5, "pad_to_capacity": True},
         )
-    )
+    ]
+    plain, exact, padded = map(layer, jobs)
 
     assert [sum(isinstance(item, Level) for item in each.forward) for each in (plain, exact, padded)] == [1, 0, 0]
-    flops, same, more = (sum(each.flops for each in kernels_named(work, "experts")) for work in (plain, exact, padded))
-    assert same == flops
-    assert more == pytest.approx(1.5 * flops)
+    assert exact.stored == plain.stored < padded.stored
+    for names in (("experts up", "experts down"), ("order by expert", "weight and add up")):
+        moved, same, more = (
+            sum(each.flops + each.traffic for each in kernels_named(work, names)) for work in (plain, exact, padded)
+        )
+        assert same == moved
+        assert more > 1.2 * moved
+    flops = [sum(each.flops for each in kernels_named(work, ("experts",))) for work in (plain, padded)]
+    assert flops[1] == pytest.approx(1.5 * flops[0])
+    assert model_flops(jobs[2]) == model_flops(jobs[0])  # padding is no work of the model
 
 
-def kernels_named(work: Work, start: str) -> list[Operation]:
-    return [each for each in kernels(work.forward + work.backward) if each.name.startswith(start)]
+def kernels_named(work: Work, starts: tuple[str, ...]) -> list[Operation]:
+    return [each for each in kernels(work.forward + work.backward) if each.name.startswith(starts)]
 
 
 def test_rows_added_up_atomically_take_as_long_as_they_were_measured() -> None:

@@ -98,10 +98,10 @@ def test_square_products_of_a_b200(size: int, microseconds: float, job: Job) -> 
 def test_what_products_of_a_b200_add_to_a_buffer_comes_on_top(job: Job) -> None:
     """Gradients of weights in fp32 take 10 % longer than the products beside them, and 12 % are predicted.
 
-    That is the median of 24 weights, of which the first is 6 % faster and the slowest 16 % slower.
+    That is the median of 40 weights, of which one is 26 % faster, short as its kernels are, and one 34 % slower.
     """
     preset = library_gpu("b200-sxm")
-    gpu = preset.model_copy(update={"gemm_efficiency": 0.494})  # of that host, as `fabricsim.studies.simumax` has it
+    gpu = preset.model_copy(update={"gemm_efficiency": 0.498})  # of that host, as `fabricsim.studies.simumax` has it
     shares = {of: [row for row in table_of("b200") if row["of"] == of] for of in ("forward", "input", "weight")}
     measured, predicted = [], []
     for forward, back, weight in zip(*shares.values(), strict=True):
@@ -113,7 +113,7 @@ def test_what_products_of_a_b200_add_to_a_buffer_comes_on_top(job: Job) -> None:
 
     assert statistics.median(measured) == pytest.approx(1.10, abs=0.01)
     assert statistics.median(predicted) == pytest.approx(1.12, abs=0.01)
-    assert (min(measured), max(measured)) == (pytest.approx(0.94, abs=0.01), pytest.approx(1.16, abs=0.01))
+    assert (min(measured), max(measured)) == (pytest.approx(0.74, abs=0.01), pytest.approx(1.34, abs=0.01))
 
 
 @pytest.mark.parametrize(

@@ -247,14 +247,15 @@ def test_a_fused_loss_is_refused_where_each_operation_is_a_kernel() -> None:
 
 @pytest.mark.parametrize("model", ["gpt2-medium", "bert-large", "t5-large"])
 def test_what_drops_nothing_neither_writes_nor_reads_masks(model: str) -> None:
-    job = make_job(model, attention="unfused")
+    job = make_job(model, attention="unfused", recompute="none")
     without = job.model_copy(update={"dropout": False})
     for block in set(stage_blocks(job.model, 1, job.parallelism)[0]):
         plain, work = block_work(block, job), block_work(block, without)
         assert not [item for item in (*work.forward, *work.backward) if "dropout" in getattr(item, "name", "")]
         assert flops(work.forward) == flops(plain.forward)
-        assert traffic(work.forward) <= traffic(plain.forward)
-        assert work.stored <= plain.stored
+        masks = sum("dropout" in item.name for item in plain.forward if isinstance(item, Operation))
+        less = traffic(work.forward) < traffic(plain.forward), work.stored < plain.stored
+        assert less == (bool(masks), bool(masks))
 
 
 def test_dropout_is_left_out_of_fused_kernels_that_have_it() -> None:

@@ -287,7 +287,8 @@ def test_context_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
             "capacity_factor": st.sampled_from([None, 1.1]),
             "expert_kernels": st.sampled_from(["grouped", "flex"]),
         }
-    ),
+    )
+    | st.just({"capacity_factor": 1.1, "pad_to_capacity": True, "expert_kernels": "all-to-all"}),
     per_host=st.sampled_from([None, 2, 4]),
 )
 def test_expert_parallelism(

@@ -45,7 +45,9 @@ class _Configuration(NamedTuple):
     more: tuple[str, ...] = ()
 
 
-_GROK = "job.expert_kernels=unfused", "job.capacity_factor=1", "job.pad_to_capacity=true"
+CAPACITY = "job.capacity_factor=1", "job.pad_to_capacity=true"
+"""Settings of experts that are padded to their even share."""
+_GROK = "job.expert_kernels=unfused", *CAPACITY
 _CONFIGURATIONS = {
     "grok-1": _Configuration(4, 4, "none", _GROK),
     "gpt3-175b": _Configuration(4, 2, "none"),

@@ -27,7 +27,7 @@ from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.studies.frame.configured import configured
+from fabricsim.studies.frame.configured import CAPACITY, configured
 from fabricsim.studies.frame.releases import dispatched, mixture, repeated
 from fabricsim.studies.frame.study import Published, Study, by_row
 from fabricsim.studies.frame.submissions import EIGHT_BILLION, TUNING, gathers_beside_products, submitted
@@ -71,8 +71,9 @@ _ATTENTION_OF_9_9 = {
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
-# Pax keeps products with weights (SAVE_DOT_ONLY), or those of attention (SAVE_QKV_OUT_PROJ; paxml_mod_configs.py of
-# paxml), and shares out parameters of 5B within each host, of 175B over 16 (configure.sh @35a9aec: DCN_MESH_SHAPE)
+# Pax keeps all products (SAVE_DOT_ONLY), but not fused attention, a custom call (ENABLE_TE, NVTE_FUSED_ATTN), or those
+# of attention alone (SAVE_QKV_OUT_PROJ), and shares out parameters of 5B within each host, of 175B over 16
+# (DCN_MESH_SHAPE; paxml/configure.sh and paxml_mod_configs.py @35a9aec). Norms and GELU run again, which is left out
 _PAX = {"gpt3-5b": "selective", "gpt3-175b": "keep-attention"}
 # XLA gathers what it turns into 8 bits as such ("Q->AG->DQ->dot": openxla/xla, pull request 17453, and 5240 before)
 _GATHERED_IN_8_BITS = "job.narrow_gathers=true"
@@ -92,7 +93,8 @@ _SQUAD = 256
 # overrides.py and configs). U: but activations of experts, and 5 of 32 layers on H100
 _BRIDGE = ("25.", "26.")  # their experts are whole (expert_tensor_parallel_size=1, scripts/performance/configs)
 # DeepSeek-V3 of NeMo 25.04 has whole experts, too, and says what it repeats (ETP and RM, deepseek_v3/pretraining/
-# launch.sh of NVIDIA/dgxc-benchmarking@1f6d9f4). U: on GB200 that is fused attention, which is left out
+# launch.sh of NVIDIA/dgxc-benchmarking@1f6d9f4), and pads experts to their capacity (USE_TOKEN_DROP there). U: on GB200
+# that is fused attention, which is left out
 _LAUNCHED, _REPEATED = "Deepseek V3", {"h100": "latent", "gb200": "none"}
 # Nor do those of NeMo before (activations_checkpoint_granularity: null, conf/peft/llama/sft.yaml of NVIDIA/
 # NeMo-Framework-Launcher), whose optimizer keeps but the lower halves of fp32 weights beside bf16 ones
@@ -293,7 +295,7 @@ def _experts(record: np.void) -> list[str]:
     run, gpu = str(record["run"]), str(record["gpu"])
     release = run.split(" ", maxsplit=1)[0] if run.startswith(_BRIDGE) else ""
     lines = mixture(release, str(record["model"]), gpu, str(record["precision"]))
-    more = dispatched(lines, gpu, int(record["expert"]))
+    more = [*dispatched(lines, gpu, int(record["expert"])), *(CAPACITY if run.startswith(_LAUNCHED) else ())]
     return [*(["job.parallelism.expert_tensor=1"] if _whole(record) else []), *lines, *more]
 
 
