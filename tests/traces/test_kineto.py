@@ -306,7 +306,9 @@ DISPATCH = "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*, float*, int*,
 def test_kernels_that_communicate_without_nccl_are_said(tmp_path: Path, name: str, library: str) -> None:
     one = recording(tmp_path, [kernel(1, 30, name=name), kernel(50, 10)])
     assert one.nodes["kind"].tolist() == [COMPUTE, COMPUTE]
-    what = f"what 1 kernels of {library} send, and to whom: as captured on any fabric, 75.0% of the time of all kernels"
+    what = (
+        f"what 1 kernels of {library} send, and to whom: as captured on any fabric, 75.0 % of the time of all kernels"
+    )
     assert what in one.missing
 
 
