@@ -155,7 +155,6 @@ def _tensor(job: Job) -> Iterator[Mistake]:
     split = None if job.parallelism.folded else model.experts
     widths = {
         "heads": model.heads,
-        "kv_heads": model.kv_heads or model.heads,
         "feed_forward": model.feed_forward or 4 * model.hidden,
         "vocabulary": model.vocabulary,
         "experts.feed_forward": split.feed_forward or degree if split else degree,
@@ -165,6 +164,10 @@ def _tensor(job: Job) -> Iterator[Mistake]:
         padded = -(-model.vocabulary // degree) * degree
         way_out = f"pad it to {padded}" if odd == [f"job.model.vocabulary, {model.vocabulary}"] else "choose a divisor"
         yield Mistake("job.parallelism.tensor", f"{degree} does not divide {' nor '.join(odd)}", way_out)
+    shared = model.kv_heads or model.heads
+    if model.heads % degree == 0 and shared % degree and degree % shared:
+        problem = f"{degree} neither divides job.model.kv_heads, {shared}, nor is a multiple of it"
+        yield Mistake("job.parallelism.tensor", problem, "choose one that does")
     if not job.parallelism.sequence_parallel:
         return
     if degree == 1:
@@ -191,10 +194,10 @@ def _context(job: Job) -> Iterator[Mistake]:
     if job.parallelism.context_method == "ring" and job.attention != "fused":
         problem = "'unfused' cannot merge the partial results of ring attention"
         yield Mistake("job.attention", problem, "'fused', or job.parallelism.context_method = 'ulysses'")
-    shared = (model.kv_heads or model.heads) // job.parallelism.tensor
+    shared = max((model.kv_heads or model.heads) // job.parallelism.tensor, 1)
     if job.parallelism.context_method == "ulysses" and shared % degree:
         problem = f"Ulysses cannot spread {shared} key and value heads per tensor-parallel rank over {degree} ranks"
-        yield Mistake("job.parallelism.context", problem, f"one of {_divisors(max(shared, 1))}, or 'ring'")
+        yield Mistake("job.parallelism.context", problem, f"one of {_divisors(shared)}, or 'ring'")
 
 
 def _no_experts(job: Job) -> Iterator[Mistake]:

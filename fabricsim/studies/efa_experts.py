@@ -24,8 +24,6 @@ from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import scatter, signed_agreement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy as np
 
     from fabricsim.studies.frame.training import PublishedRun
@@ -67,10 +65,6 @@ _RATES = {
 # put on (deepseek_v3_pretrain_config_32nodes of deepseek/deepseek_v3.py) has none of these
 _QWEN3 = ("job.optimizer=distributed", "job.gradient_precision=fp32")
 _QWEN3_MESSAGES = "job.pipeline_overlap=false"
-# Heads of keys and values of both (config.json). If there are more ranks, these gather what all made of hidden vectors
-# and take their part (get_query_key_value_tensors, megatron/core/transformer/attention.py); that is left out, and each
-# rank has a head of its own here
-_QWEN3_KEY_HEADS = 4
 
 
 def rows() -> list[Published]:
@@ -95,7 +89,7 @@ def _predicted(run: PublishedRun) -> float:
 def published_run(record: np.void) -> PublishedRun:
     """Describe the run of a row."""
     run, model, gpu = recipes.published_run(record), str(record["model"]), str(record["gpu"])
-    dispatcher, tensor, overlap = str(record["dispatcher"]), int(record["tensor"]), record["overlap"] == "yes"
+    dispatcher, overlap, qwen3 = str(record["dispatcher"]), record["overlap"] == "yes", model.startswith("qwen3")
     shape = f"EP{record['expert']} PP{record['pipeline']}, micro-batch {record['micro_batch']}"
     beside = "overlap" if overlap else "no overlap"
     name = f"{model}, {dispatcher}, {record['gpus']} {gpu.upper()}, {shape}, {beside}"
@@ -103,19 +97,11 @@ def published_run(record: np.void) -> PublishedRun:
         f"job.recompute={record['recompute']}",
         f"job.expert_overlap={str(overlap).lower()}",
         *_dispatcher(dispatcher, gpu, -(-int(record["expert"]) // _PER_HOST)),
-        *(_qwen3(tensor, overlap=overlap) if model.startswith("qwen3") else ()),
+        *(_QWEN3 if qwen3 else ()),
+        *([_QWEN3_MESSAGES] if qwen3 and overlap else ()),
     ]
     kept = (line for line in run.settings if not line.startswith(_OF_RELEASES))
     return replace(run, name=name, settings=("cluster.include=aws-p5", *kept, *_HOSTS[gpu], *lines))
-
-
-def _qwen3(tensor: int, *, overlap: bool) -> Iterator[str]:
-    """Say what recipes of Qwen3 set, and the heads of keys and values of its ranks."""
-    yield from _QWEN3
-    if overlap:
-        yield _QWEN3_MESSAGES
-    if tensor > _QWEN3_KEY_HEADS:
-        yield f"job.model.kv_heads={tensor}"
 
 
 def _dispatcher(name: str, gpu: str, hosts: int) -> tuple[str, ...]:

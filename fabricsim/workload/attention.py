@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.latent import latent_projections
 from fabricsim.workload.norms import branch, layer_norm, residual
-from fabricsim.workload.shapes import attention_width, key_width, rotary_width
+from fabricsim.workload.projections import projections
+from fabricsim.workload.shapes import attention_width, key_heads, rotary_width
 from fabricsim.workload.tape import FP32, NARROW_BYTES, decoder_sequence, streamed
 from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait
 
@@ -97,9 +98,8 @@ class Core(NamedTuple):
 
 def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window: int | None = None) -> None:
     """Record the self-attention sublayer of sequences of `sequence` tokens, of which a query sees `window` at most."""
-    model, tensor = job.model, job.parallelism.tensor
-    hidden, width, keys = model.hidden, attention_width(model) // tensor, key_width(model) // tensor
-    tokens, biased = tape.tokens(sequence), model.family != "llama"
+    model = job.model
+    hidden, tokens = model.hidden, tape.tokens(sequence)
     tape.recorded = "attention" in job.recorded
     branch(tape, tokens * hidden)
     normed = model.latent is None and not tape.adapted("QKV")
@@ -108,14 +108,7 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window:
     if model.latent is not None:
         up = latent_projections(tape, job, tokens)
     else:
-        tape.column("QKV", (tokens, hidden, width + 2 * keys), normed=normed)
-        bias = [Pass(1, 0, weight=True)] if biased else []
-        tape.stream("QKV join and bias", tokens * (width + 2 * keys), None, Pass(1, 1), *bias)
-        if model.head_norm:
-            norm = Pass(1, 1), Pass(2, 1), Pass(2, 0, weight=True)
-            tape.stream("head norm", tokens * (width + keys), *norm, stored=tape.width)
-        if not biased:
-            _rotate(tape, (tokens * width, tokens * keys), scaled=model.yarn)
+        projections(tape, job, tokens, normed=normed)
     core = _core_of(job, sequence // job.parallelism.context, sequence // job.parallelism.context, causal=causal)
     core = core._replace(window=window)
     if job.parallelism.context == 1:
@@ -126,29 +119,9 @@ def self_attention(tape: Tape, job: Job, sequence: int, *, causal: bool, window:
         _ulysses(tape, core)
     if job.recompute == "latent":
         tape.repeat(up)
-    tape.row("projection", (tokens, width, hidden))
+    tape.row("projection", (tokens, attention_width(model) // tape.tensor, hidden))
     residual(tape, tokens * hidden)
     tape.recorded = False
-
-
-def _rotate(tape: Tape, tensors: tuple[int, ...], *, scaled: bool) -> None:
-    """Record the rotation of queries and keys, tensors of so many elements, by their positions.
-
-    Megatron-LM's fused kernel takes no factor, which YaRN has: each operation is a kernel of PyTorch then
-    (``_apply_rotary_pos_emb_bshd`` of NVIDIA/Megatron-LM, megatron/core/models/common/embeddings/rope_utils.py).
-    """
-    if not scaled:
-        tape.stream("rotary positions", sum(tensors), Pass(1, 1), Pass(1, 1))
-        return
-    for elements in tensors:
-        # the part with positions and the empty one without: two gradients, filled up with zeros, and their sum
-        tape.stream("rotary positions", elements, None, Pass(0, 1), Pass(1, 1), Pass(0, 1), Pass(2, 1))
-        tape.stream("rotary positions", elements, Pass(1, 1), Pass(1, 1))  # times cosine
-        tape.stream("rotary positions", elements // 2, Pass(1, 1), Pass(1, 1))  # minus one half
-        tape.stream("rotary positions", elements, Pass(1, 1), Pass(1, 1))  # joined with the other
-        tape.stream("rotary positions", elements, Pass(1, 1), Pass(1, 1))  # times sine
-        tape.stream("rotary positions", elements, Pass(2, 1), Pass(2, 1))  # both together
-        tape.stream("rotary positions", elements, Pass(1, 1))  # joined with the empty part
 
 
 def cross_attention(tape: Tape, job: Job) -> None:
@@ -172,11 +145,10 @@ def cross_attention(tape: Tape, job: Job) -> None:
 def _core_of(job: Job, queries: int, keys: int, *, causal: bool) -> Core:
     model, tensor = job.model, job.parallelism.tensor
     head = attention_width(model) // model.heads
-    key_heads = model.kv_heads or model.heads
     rotary, batch = rotary_width(model), job.micro_batch
     if job.packed is not None:
         batch, queries, keys = batch * queries // job.packed, job.packed, job.packed
-    return Core(batch, model.heads // tensor, key_heads // tensor, head, queries, keys, causal, rotary)
+    return Core(batch, model.heads // tensor, key_heads(model, tensor), head, queries, keys, causal, rotary)
 
 
 def is_causal(operation: Operation) -> bool:

@@ -102,6 +102,11 @@ def key_width(model: Model) -> int:
     return attention_width(model) // model.heads * (model.kv_heads or model.heads)
 
 
+def key_heads(model: Model, tensor: int = 1) -> int:
+    """Heads of keys, and of values, that each of `tensor` ranks attends with: at least one, which several have then."""
+    return max((model.kv_heads or model.heads) // tensor, 1)
+
+
 def rotary_width(model: Model) -> int:
     """Elements that a head of queries and keys has besides those that one of values has, too."""
     return model.latent.rotary if model.latent is not None else 0

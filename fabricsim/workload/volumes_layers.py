@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from fabricsim.scenario.job import micro_batches
 from fabricsim.workload.experts import copies, routing_of
 from fabricsim.workload.operations import KEEPING
-from fabricsim.workload.shapes import attention_width, decoder_layers, expert_layers, key_width, rotary_width
+from fabricsim.workload.shapes import (
+    attention_width,
+    decoder_layers,
+    expert_layers,
+    key_heads,
+    key_width,
+    rotary_width,
+)
 from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, decoder_sequence
 
@@ -57,7 +64,7 @@ def tensor_calls(job: Job) -> Iterator[EqualCalls]:
     column-parallel one, too. With it a column-parallel product begins with an all-gather, gathers once more
     in the backward pass and ends that with a reduce-scatter; a row-parallel one ends in a reduce-scatter,
     whose backward pass is an all-gather. Factors of narrower products are gathered as such; with overlap the last part
-    is scattered by itself.
+    is scattered by itself. Ranks that share heads of keys gather queries, keys and values, too.
     """
     members, again = job.parallelism.tensor, _again(job)
     for size, columns, rows, times in _products(job):
@@ -77,6 +84,11 @@ def tensor_calls(job: Job) -> Iterator[EqualCalls]:
         size *= job.model.latent.rotary
         yield EqualCalls("tensor", "all_gather", members, size, layers * (1 + again))
         yield EqualCalls("tensor", "reduce_scatter", members, size, layers)
+    if key_heads(job.model) < members:
+        size = activation_bytes(job, job.sequence) // job.model.hidden
+        size *= attention_width(job.model) + 2 * key_width(job.model)
+        yield EqualCalls("tensor", "all_gather", members, size, job.model.layers * (1 + again))
+        yield EqualCalls("tensor", "reduce_scatter", members, size, job.model.layers)
     yield from _experts_split(job)
     yield from _ends(job)
 
@@ -171,9 +183,9 @@ def context_calls(job: Job) -> Iterator[EqualCalls]:
     if job.recompute == "selective" and degrees.context_method == "ring":
         again = 1  # core attention runs again, which begins with the own keys
     tokens = job.micro_batch * job.sequence // members * PRECISION_BYTES[job.precision]
-    result, value = tokens * attention_width(model) // degrees.tensor, tokens * key_width(model) // degrees.tensor
-    more = tokens * rotary_width(model) // degrees.tensor
-    query, key = result + more * model.heads, value + more * (model.kv_heads or model.heads)
+    heads, keys, head = model.heads // degrees.tensor, key_heads(model, degrees.tensor), attention_width(model)
+    result, value = (tokens * each * head // model.heads for each in (heads, keys))
+    query, key = (tokens * each * (head // model.heads + rotary_width(model)) for each in (heads, keys))
     if degrees.context_method == "ulysses":
         for size in (query, key, value, result):
             yield EqualCalls("context", "all_to_all", members, size, (2 + again) * model.layers)

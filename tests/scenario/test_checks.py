@@ -69,9 +69,9 @@ REFUSED = [
     (DP, [TENSOR.format(2), "job.model.vocabulary=50257"], "job.parallelism.tensor", "job.model.vocabulary, 50257"),
     (
         DP,
-        [TENSOR.format(4), "job.model.kv_heads=2"],
+        [TENSOR.format(4), "job.model.heads=24", "job.model.head_width=64", "job.model.kv_heads=6"],
         "job.parallelism.tensor",
-        "does not divide job.model.kv_heads, 2",
+        "4 neither divides job.model.kv_heads, 6, nor is a multiple of it",
     ),
     (DP, [TENSOR.format(2), "job.model.feed_forward=4097"], "job.parallelism.tensor", "job.model.feed_forward, 4097"),
     (DP, ["job.parallelism.sequence_parallel=true"], "job.parallelism.sequence_parallel", "no effect: tensor is 1"),

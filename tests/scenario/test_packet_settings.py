@@ -403,7 +403,7 @@ def test_a_window_that_moves_needs_acknowledgements_in_time() -> None:
 
 
 @pytest.mark.parametrize("name", library.names("transports"))
-def test_every_transport_fits_its_switch_in_the_packet_engine(name: str) -> None:
+def test_every_transport_loads_with_its_switch_in_the_packet_engine(name: str) -> None:
     assert _scenario(PACKET, f"transport={name}").transport.congestion_control is not None
 
 

@@ -103,6 +103,29 @@ def test_nothing_is_left_waiting_and_weights_come_beside(name: str, recompute: s
         assert not any(isinstance(item, Operation) and item.weight for item in work.forward)
 
 
+def test_ranks_that_share_a_head_of_keys_gather_and_keep_their_part() -> None:
+    """Those of Qwen3 235B have 4 for 8 ranks: 288 MiB of 4 sequences (``get_query_key_value_tensors``)."""
+    table = {"hidden": 4096, "heads": 64, "head_width": 128, "head_norm": True}
+    settings = {"micro_batch": 4, "sequence": 4096, "tensor": 8, "sequence_parallel": True, "recompute": "none"}
+    shared, whole = (
+        work_of(make_job(make_model("llama3-8b", **table, kv_heads=heads), **settings)) for heads in (4, 8)
+    )
+    tokens, head = 4 * 4096, 128
+    size = 2 * tokens * head * (64 + 2 * 4)
+
+    assert size == 288 * 2**20
+    assert Counter(exchanges(shared.forward)) - Counter(exchanges(whole.forward)) == Counter(
+        [("all_gather", "tensor", size, False)]
+    )
+    assert Counter(exchanges(shared.backward)) - Counter(exchanges(whole.backward)) == Counter(
+        [("reduce_scatter", "tensor", size, False)]
+    )
+    assert shared.stored == whole.stored  # both attend with one head of keys and one of values
+    attention = {item for item in shared.forward if isinstance(item, Operation) and item.kernel == "attention"}
+    assert attention
+    assert attention <= set(whole.forward)
+
+
 def test_tensor_parallel_input_gradient_travels_beside_the_weight_gradient() -> None:
     backward = work_of(make_job(tensor=4, recompute="none")).backward
 

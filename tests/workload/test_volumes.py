@@ -14,7 +14,7 @@ from fabricsim.scenario.job import Job, Model
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.links import Links
 from fabricsim.workload.shapes import parameters
-from fabricsim.workload.tally import Volumes, plan_calls, tally
+from fabricsim.workload.tally import Volume, Volumes, plan_calls, tally
 from fabricsim.workload.volumes import closed_forms
 from tests.reference.jobs import make_job, make_model
 from tests.reference.program_calls import program_calls
@@ -147,6 +147,36 @@ def test_parameters_that_stay_are_gathered_once(table: dict[str, Any], gpu: Gpu)
 @given(table=jobs(tensor=st.sampled_from([2, 4]), data=st.integers(1, 2), pipeline=st.integers(1, 2)))
 def test_tensor_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
     assert ("tensor", "all_reduce") in agree(table, gpu)
+
+
+@SHAPES
+@given(
+    table=jobs(
+        families=("gpt", "llama"),
+        tensor=st.just(4),
+        pipeline=st.integers(1, 2),
+        context=st.integers(1, 2),
+        sequence_parallel=st.booleans(),
+    ),
+    kv_heads=st.sampled_from([1, 2]),
+)
+def test_ranks_that_share_heads_of_keys(table: dict[str, Any], kv_heads: int, gpu: Gpu) -> None:
+    table |= {"attention": "fused", "recompute": "full"}
+    whole = agree(table, gpu)
+    model = {**table["model"], "kv_heads": kv_heads}
+    shared = agree({**table, "model": model}, gpu)
+
+    tokens = (
+        2 * table["sequence"] * table["global_batch"] // table["parallelism"]["context"]
+    )  # bytes of an element each
+    columns = model["hidden"] + 2 * model["hidden"] // model["heads"] * kv_heads
+    wire = tokens * columns * 3 * table["parallelism"]["context"] * model["layers"]  # three other ranks have it
+    nothing = Volume()
+    more = {
+        kind: shared["tensor", kind].wire - whole.get(("tensor", kind), nothing).wire
+        for kind in ("all_gather", "reduce_scatter")
+    }
+    assert more == {"all_gather": 2 * wire, "reduce_scatter": wire}  # forward passes run twice
 
 
 @pytest.mark.slow
