@@ -174,7 +174,7 @@ class HostPorts:
         if self.ideal:
             return list(self._thread(gpu, copy))
         if gpu is None:
-            return [*self._nic_hops(0, pcie.DMA_WRITE), *self._thread(gpu, copy)]
+            return [*self._nic_hops(nic or 0, pcie.DMA_WRITE), *self._thread(gpu, copy)]
         own = self._nic_of(gpu)
         crossing = self._cross(self.nic_socket[own], self.socket[gpu])
         if self.gpudirect and not staged:

@@ -196,3 +196,17 @@ def test_channels_of_a_lost_rail_take_those_left_by_their_number(lost: int, port
     rails = [rail for turn in range(1, 4) if (rail := (lost + turn) % 4) != lost]
     assert rails[port % 3] == taken
     assert platform.nics_of(lost, 4 + lost, port) == (taken, 4 + taken)
+
+
+def test_memory_of_a_host_is_reached_through_the_slot_of_the_nic_that_is_taken() -> None:
+    fabric = {"failures": [{"nic": "host1/nic0"}]}
+    four = {"gpus_per_host": 4, "nics_per_host": 4, "join": "pcie", "gpudirect": True, **NVLINK, "nic_failover": True}
+    cluster = {**four, "gpu": {**GPU, "nvlink_rate": "600GBps"}}
+    platform = Fabric(simpy.Environment(), ideal_scenario(2, cluster=cluster, **fabric)).platform
+
+    path = platform.path(platform.host_memory(0), platform.host_memory(1))
+    names = [platform.resources.names[resource] for resource, _ in path.hops]
+    assert {name for name in names if "nic" in name} == {
+        *("host0/nic1/pcie/up", "host0/nic1/pcie/down", "host0/nic1->switch0"),
+        *("switch0->host1/nic1", "host1/nic1/pcie/up"),
+    }

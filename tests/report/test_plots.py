@@ -226,7 +226,9 @@ def test_a_timer_keeps_its_colour_where_another_is_missing(two_ranks: RunRecord)
     whole = {c.get_label(): c.get_facecolor().tolist() for c in plots.timeline(two_ranks).axes[0].collections}
     kept = two_ranks.ops["timer"] != 0
     fewer = dataclasses.replace(two_ranks, ops=two_ranks.ops[kept], spans=two_ranks.spans[kept])
-    for collection in plots.timeline(fewer).axes[0].collections:
+    collections = plots.timeline(fewer).axes[0].collections
+    assert len(collections)
+    for collection in collections:
         assert collection.get_facecolor().tolist() == whole[collection.get_label()]
 
 

@@ -33,15 +33,13 @@ LARGE_OFF = {
     "nccl-gh200-socket",
     "nccl-400g-tree",
     "nccl-gb200",
-    "nccl-p5-2",
 }
 
 
 def test_large_calls_on_each_described_cluster(study: Validation) -> None:
     """All but those that validation/nccl.md tells."""
-    for table, found in study.summary["tables"].items():
-        if table not in LARGE_OFF:
-            assert found["median_from_16_MiB"] <= 0.10, table
+    tables = study.summary["tables"].items()
+    assert {table for table, found in tables if found["median_from_16_MiB"] > 0.10} == LARGE_OFF
 
 
 CLASS_OFF = "100G InfiniBand without GPUDirect"  # by its 16 hosts, whose equal calls differ by up to 2.3
@@ -50,7 +48,7 @@ CLASS_OFF = "100G InfiniBand without GPUDirect"  # by its 16 hosts, whose equal 
 def test_one_class_of_machines_is_beyond_30_percent(study: Validation) -> None:
     machines = study.summary["machines"]
     assert set(machines) == {case.machine for case in nccl.CASES} | {"all"}
-    assert all(found["median"] <= 0.30 for name, found in machines.items() if name != CLASS_OFF)
+    assert {name for name, found in machines.items() if found["median"] > 0.30} == {CLASS_OFF}
     assert sum(found["rows"] for name, found in machines.items() if name != "all") == machines["all"]["rows"]
 
 
@@ -58,15 +56,17 @@ def _inside(study: Validation) -> dict[str, float]:
     return {label: found["median"] for label, found in study.summary["inside one host over NVLink, from 1 MiB"].items()}
 
 
-MISSED = "all_to_all, 8 x a100-sxm-80gb"
-FAR_OFF = {"all_to_all, 2 x h200-sxm", *(f"all_to_all, {gpus} x b200-sxm" for gpus in (2, 4, 8))}
-FAR_OFF |= {"all_reduce, 8 x b200-sxm"}  # below 16 MiB; validation.md has them all
+FAR_OFF = {
+    "all_to_all, 8 x a100-sxm-80gb",
+    "all_to_all, 2 x h200-sxm",
+    "all_to_all, 2 x b200-sxm",
+    "all_reduce, 8 x b200-sxm",  # below 16 MiB
+}
 
 
 def test_collectives_inside_a_host(study: Validation) -> None:
-    for label, median in _inside(study).items():
-        if label not in FAR_OFF | {MISSED}:
-            assert median <= (0.15 if label.startswith("all_to_all") else 0.10), label
+    goals = {label: 0.15 if label.startswith("all_to_all") else 0.10 for label in _inside(study)}
+    assert {label for label, median in _inside(study).items() if median > goals[label]} == FAR_OFF
 
 
 @pytest.mark.parametrize("gpu", ["a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200-sxm"])
@@ -74,11 +74,6 @@ def test_large_all_reduces_inside_a_host(study: Validation, gpu: str) -> None:
     found = study.summary["inside one host over NVLink, from 1 MiB"]
     for gpus in (2, 4, 8):
         assert found[f"all_reduce, {gpus} x {gpu}"]["median_from_16_MiB"] <= 0.12
-
-
-@pytest.mark.xfail(reason="15.04 %: it comes out 8 to 18 % too fast from 8 MiB up, as validation.md says", strict=True)
-def test_the_all_to_all_of_eight_a100(study: Validation) -> None:
-    assert _inside(study)[MISSED] <= 0.15
 
 
 def test_channels_rings_trees_and_thresholds_are_those_of_the_logs() -> None:
