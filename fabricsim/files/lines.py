@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
 
 from fabricsim.errors import TraceError
 
@@ -10,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.files.sources import Source
+
+_NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 MOST_LINE = 64 * 2**10
 """Longest line, bytes."""
@@ -39,3 +43,24 @@ def lines(source: Source) -> Iterator[tuple[int, str]]:
             raise TraceError(source.label, "holds binary data, not text; give the text as it was written", number)
         text = line.decode("utf-8", "replace").rstrip("\r\n")
         yield number, text.removeprefix("\ufeff") if number == 1 else text
+
+
+@dataclass
+class LineReader:
+    """Takes the lines of a source one by one.
+
+    `number`: that of the line at hand, from 1.
+    """
+
+    source: Source
+    number: int = 0
+
+    def fail(self, problem: str) -> NoReturn:
+        """Refuse the line at hand by a TraceError."""
+        raise TraceError(self.source.label, problem, self.number or None)
+
+    def integer(self, word: str, what: str, most: int, least: int = 0) -> int:
+        """Read a whole number of the line at hand, called `what`. Raises TraceError if it is none or out of range."""
+        if not _NUMBER.fullmatch(word) or not least <= int(word) <= most:
+            self.fail(f"{what} is {word!r}; it is a whole number from {least} to {most}")
+        return int(word)

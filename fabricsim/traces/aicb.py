@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.errors import TraceError
-from fabricsim.files.lines import lines
+from fabricsim.files.lines import LineReader, lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.rank_groups import strided
@@ -53,7 +52,6 @@ _NEEDED = frozenset(_READ[:4])
 _MOST_SIZE = 2**53
 _PS_PER_MS = 10**9
 _RANKS = re.compile(r"\[rank0 ~ rank(\d{1,7})\]", re.ASCII)
-_NUMBER = re.compile(r"\d{1,19}", re.ASCII)
 _TIME = re.compile(r"\d{1,16}(?:\.\d{1,30})?(?:e[+-]?\d{1,2})?", re.ASCII)
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*+(?:\[rank0 ~ rank\d++\]\s*+)?(?=[^\n]*\bcomm_type\b)[^\n]*\bmsg_size\b")
 
@@ -94,11 +92,9 @@ class _Row(NamedTuple):
 
 
 @dataclass
-class _Reader:
+class _Reader(LineReader):
     """Takes the file line by line."""
 
-    source: Source
-    number: int = 0
     world: int = NONE
     columns: tuple[str, ...] = ()
     rows: int = 0
@@ -118,11 +114,11 @@ class _Reader:
             return
         self.rows += 1
         if self.rows > MOST_ROWS:
-            self._fail(f"more than {MOST_ROWS} operations; cut the file to fewer iterations")
+            self.fail(f"more than {MOST_ROWS} operations; cut the file to fewer iterations")
         parts = line.split(",")
         more = len(parts) - len(self.columns)
         if more < 0:
-            self._fail(f"{len(parts)} columns, a row has {len(self.columns)}; the file is cut or damaged")
+            self.fail(f"{len(parts)} columns, a row has {len(self.columns)}; the file is cut or damaged")
         size = self.columns.index("msg_size")  # of a matrix product it is two shapes, with commas
         parts[size : size + more + 1] = [",".join(parts[size : size + more + 1])]
         told = dict(zip(self.columns, parts, strict=True))
@@ -132,7 +128,7 @@ class _Reader:
 
     def finish(self) -> Recording:
         if not self.rows:
-            self._fail("holds no operations; give the CSV file that AICB wrote")
+            self.fail("holds no operations; give the CSV file that AICB wrote")
         missing = self.builder.missing
         missing["what other ranks do: the file describes one rank that stands for all"] = None
         if not self.measured:
@@ -165,11 +161,11 @@ class _Reader:
     def _take_head(self, line: str) -> None:
         match = _RANKS.fullmatch(line)
         if match and self.world == NONE:
-            self.world = self._integer(match[1], "the last rank", MOST_RANKS - 1) + 1
+            self.world = self.integer(match[1], "the last rank", MOST_RANKS - 1) + 1
         elif set(columns := tuple(line.split(","))) >= _NEEDED and len(set(columns)) == len(columns):
             self.columns = columns
         else:
-            self._fail(f"{line!r} is not the header of AICB, which has {COLUMNS}")
+            self.fail(f"{line!r} is not the header of AICB, which has {COLUMNS}")
 
     def _take_row(self, row: _Row) -> None:
         if row.type == "epoch_end":
@@ -187,7 +183,7 @@ class _Reader:
             self.builder.node(COMMUNICATION, self.lane, self._name(row), communication=communication, duration=duration)
             self._count_time(duration)
         else:
-            self._fail(f"{row.type!r} is no operation of AICB; it is one of {', '.join(OPERATIONS)}, computation")
+            self.fail(f"{row.type!r} is no operation of AICB; it is one of {', '.join(OPERATIONS)}, computation")
 
     def _count_time(self, duration: int) -> None:
         self.busy = NONE if NONE in {duration, self.busy} else self.busy + duration
@@ -198,7 +194,7 @@ class _Reader:
         if elapsed != NONE:
             end = self.clock + elapsed
             if end > CLOCK_END:
-                self._fail(f"iterations of {end / 1e12:.3g} s in all; the simulated clock ends after 92 days")
+                self.fail(f"iterations of {end / 1e12:.3g} s in all; the simulated clock ends after 92 days")
             if number:
                 self.builder.steps.append((number, self.clock, end))
                 if NONE != busy < elapsed:
@@ -208,17 +204,15 @@ class _Reader:
 
     def _communication(self, row: _Row, operation: Operation) -> Communication:
         if row.group_size != "None":
-            size = self._integer(row.group_size, "comm_group_size", MOST_RANKS, least=1)
+            size = self.integer(row.group_size, "comm_group_size", MOST_RANKS, least=1)
             if self.sizes.setdefault(row.group, size) != size:
-                self._fail(
-                    f"{row.group} has {size} ranks here and {self.sizes[row.group]} above; give one job per file"
-                )
+                self.fail(f"{row.group} has {size} ranks here and {self.sizes[row.group]} above; give one job per file")
         root = row.dst if operation == "reduce" else row.src
         return Communication(
             operation,
             group=self.builder.group(row.group),
-            size=self._integer(row.size, "msg_size", _MOST_SIZE) if operation != "barrier" else 0,
-            peer=NONE if root in {"None", ""} else self._integer(root, "the root", MOST_RANKS - 1),
+            size=self.integer(row.size, "msg_size", _MOST_SIZE) if operation != "barrier" else 0,
+            peer=NONE if root in {"None", ""} else self.integer(root, "the root", MOST_RANKS - 1),
         )
 
     def _name(self, row: _Row) -> str:
@@ -243,7 +237,7 @@ class _Reader:
         pipelined = any(what.operation in {"send", "recv"} for what in self.builder.communications)
         if self.world == NONE and data != NONE and not pipelined:
             if data * tensor > MOST_RANKS:
-                self._fail(f"dp_group of {data} and tp_group of {tensor} ranks; a job has {MOST_RANKS} at most")
+                self.fail(f"dp_group of {data} and tp_group of {tensor} ranks; a job has {MOST_RANKS} at most")
             self.world = data * tensor
             sentence = f"how many ranks there are: data times tensor parallel ones, {data} x {tensor}, are taken"
             self.builder.missing[sentence] = None
@@ -252,16 +246,8 @@ class _Reader:
         if row.elapsed == "None":
             return NONE
         if not _TIME.fullmatch(row.elapsed) or float(row.elapsed) * scale > CLOCK_END:
-            self._fail(f"_elapsed_time is {row.elapsed!r}; it is a number of ms, less than 92 days, or None")
+            self.fail(f"_elapsed_time is {row.elapsed!r}; it is a number of ms, less than 92 days, or None")
         return round(float(row.elapsed) * scale)
-
-    def _integer(self, text: str, what: str, most: int, least: int = 0) -> int:
-        if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
-            self._fail(f"{what} is {text!r}; it is a whole number from {least} to {most}")
-        return int(text)
-
-    def _fail(self, problem: str) -> NoReturn:
-        raise TraceError(self.source.label, problem, self.number or None)
 
 
 FORM = Form("aicb", "CSV workloads and logs of AICB", recognises, read)

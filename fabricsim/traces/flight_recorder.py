@@ -49,7 +49,6 @@ class _Entry(msgspec.Struct):
     record_id: int = 0
     process_group: list[Any] = []
     collective_seq_id: Annotated[int, msgspec.Meta(ge=-1, lt=2**62)] = NONE
-    p2p_seq_id: Annotated[int, msgspec.Meta(ge=-1, lt=2**62)] = NONE
     is_p2p: bool = False
     time_created_ns: Annotated[int, msgspec.Meta(ge=0, lt=2**62)] | None = None
     duration_ms: Annotated[float, msgspec.Meta(ge=0, le=_MOST_NS / _NS_PER_MS)] | None = None

@@ -70,8 +70,6 @@ class _Operation(msgspec.Struct):
     p2p_msg_size_bytes: Number = 0
     coll_exec_time_us: Time = 0.0
     p2p_exec_time_us: Time = 0.0
-    coll_timing_source: str = ""
-    p2p_timing_source: str = ""
     p2p_peer: int = NONE
     event_trace_ts: _Events | None = None
 
@@ -96,7 +94,6 @@ class InspectedOp(NamedTuple):
     `rank`: in its communicator.
     `peer`: the other end of a send or receive in its communicator; else NONE.
     `group`, `description`: id and name of the communicator.
-    `timing`: whose clock: ``"kernel_gpu"``, ``"kernel_cpu"`` or ``"collective_cpu"``.
     `start`: us since the epoch, when the first channel's kernel began; NONE unless NCCL_INSPECTOR_DUMP_VERBOSE was set.
     """
 
@@ -110,7 +107,6 @@ class InspectedOp(NamedTuple):
     peer: int
     group: str
     description: str
-    timing: str
     start: int
     host: str
     process: int
@@ -185,7 +181,6 @@ def _row(operation: _Operation, header: _Header, metadata: _Metadata) -> Inspect
         operation.p2p_peer if 0 <= operation.p2p_peer < header.n_ranks else NONE,
         str(header.id),
         header.comm_name,
-        operation.p2p_timing_source if one_sided else operation.coll_timing_source,
         min((channel.kernel_start_ts for channel in events if channel.kernel_start_ts), default=NONE),
         metadata.hostname,
         metadata.pid,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from fabricsim.errors import TraceError
-from fabricsim.files.lines import lines
+from fabricsim.files.lines import LineReader, lines
 from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.astrasim.order import POLICIES, Header, Layer, LayerPass, unroll
 from fabricsim.traces.form import Form
@@ -40,7 +39,6 @@ OPERATIONS: dict[str, Operation] = {
 _MOST_TIME = CLOCK_END // PS_PER_NS
 _MOST_SIZE = 2**53
 _FIELDS = 12
-_NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 _TYPE = re.compile(rf"({'|'.join(OPERATIONS)})(|_EP|_DP_EP)")
 _COUNT = re.compile(rb"[^\n]*\n\s*\d+\s")
 _KEYS = {
@@ -76,11 +74,9 @@ def read(source: Source) -> Iterator[Recording]:
 
 
 @dataclass
-class _Reader:
+class _Reader(LineReader):
     """Takes the workload line by line."""
 
-    source: Source
-    number: int = 0
     header: Header | None = None
     count: int = -1
     layers: list[Layer] = field(default_factory=list)
@@ -89,11 +85,11 @@ class _Reader:
         if self.header is None:
             self.header = self._header(words)
         elif self.count < 0:
-            self.count = self._integer(words[0], "the number of layers", MOST_LAYERS)
+            self.count = self.integer(words[0], "the number of layers", MOST_LAYERS)
             if not self.count or len(words) > 1:
-                self._fail(f"{' '.join(words)!r} is not a number of layers; write how many lines follow")
+                self.fail(f"{' '.join(words)!r} is not a number of layers; write how many lines follow")
         elif len(self.layers) == self.count:
-            self._fail(f"a line more than the {self.count} layers that line 2 announces; correct the number there")
+            self.fail(f"a line more than the {self.count} layers that line 2 announces; correct the number there")
         else:
             self.layers.append(self._layer(words, self.header))
 
@@ -102,69 +98,61 @@ class _Reader:
             expected = (
                 f"{self.count} layers are announced, {len(self.layers)} are there" if self.count > 0 else "no layers"
             )
-            self._fail(f"{expected}: the file is cut")
+            self.fail(f"{expected}: the file is cut")
         return self.header, self.layers
 
     def _header(self, words: list[str]) -> Header:
         if words[0] not in POLICIES:
-            self._fail(f"{words[0]!r} is no parallelism of ASTRA-sim; it is one of {', '.join(POLICIES)}")
+            self.fail(f"{words[0]!r} is no parallelism of ASTRA-sim; it is one of {', '.join(POLICIES)}")
         fields: dict[str, Any] = {}
         place = 1
         while place < len(words):
             key, value = words[place].rstrip(":"), words[place + 1] if place + 1 < len(words) else ""
             if key in _LISTS:
-                count = self._integer(value, key, MOST_LAYERS)
+                count = self.integer(value, key, MOST_LAYERS)
                 listed = words[place + 2 : place + 2 + count]
                 if len(listed) < count:
-                    self._fail(f"{key} announces {count} layers, and {len(listed)} follow; list them all")
-                fields[key] = tuple(self._integer(word, f"a layer of {key}", MOST_LAYERS) for word in listed)
+                    self.fail(f"{key} announces {count} layers, and {len(listed)} follow; list them all")
+                fields[key] = tuple(self.integer(word, f"a layer of {key}", MOST_LAYERS) for word in listed)
                 place += count
             elif key in _KEYS:
                 most = _MOST_SIZE if key == "pp_comm" else MOST_RANKS
-                fields[_KEYS[key]] = self._integer(value, key, most)
+                fields[_KEYS[key]] = self.integer(value, key, most)
             place += 2
         return self._checked(Header(words[0], **fields))
 
     def _checked(self, header: Header) -> Header:
         stage = header.tensor * (header.pipeline or 1)
         if header.world and stage and header.world % stage:
-            self._fail(f"all_gpus {header.world} is no multiple of {stage}, tensor times pipeline parallel ranks")
+            self.fail(f"all_gpus {header.world} is no multiple of {stage}, tensor times pipeline parallel ranks")
         if header.world and stage and header.expert and header.world // stage % header.expert:
             data = header.world // stage
-            self._fail(f"ep {header.expert} does not divide the {data} data parallel ranks; give one that does")
+            self.fail(f"ep {header.expert} does not divide the {data} data parallel ranks; give one that does")
         return header
 
     def _layer(self, words: list[str], header: Header) -> Layer:
         if len(words) < _FIELDS:
-            self._fail(f"{len(words)} fields, a layer has {_FIELDS}; the line is cut, or line 2 announces too many")
-        self._integer(words[1], "the dependency", MOST_LAYERS, least=-1)
+            self.fail(f"{len(words)} fields, a layer has {_FIELDS}; the line is cut, or line 2 announces too many")
+        self.integer(words[1], "the dependency", MOST_LAYERS, least=-1)
         forward, input_gradient, weight_gradient = (self._part(*words[place : place + 3]) for place in (2, 5, 8))
-        update = self._integer(words[11], "the update time", _MOST_TIME) * PS_PER_NS
+        update = self.integer(words[11], "the update time", _MOST_TIME) * PS_PER_NS
         policy = header.policy
         if policy == "HYBRID_CUSTOMIZED":
             policy = words[_FIELDS] if len(words) > _FIELDS else ""
             if policy not in POLICIES:
-                self._fail(f"{policy!r} is no parallelism; a layer of HYBRID_CUSTOMIZED ends with its own")
+                self.fail(f"{policy!r} is no parallelism; a layer of HYBRID_CUSTOMIZED ends with its own")
         return Layer(words[0][:256], forward, input_gradient, weight_gradient, update, policy)
 
     def _part(self, time: str, collective: str, written_size: str) -> LayerPass:
-        compute = self._integer(time, "a compute time", _MOST_TIME) * PS_PER_NS
-        size = self._integer(written_size, "a size", _MOST_SIZE)
+        compute = self.integer(time, "a compute time", _MOST_TIME) * PS_PER_NS
+        size = self.integer(written_size, "a size", _MOST_SIZE)
         if collective == "NONE" or not size:
             return LayerPass(compute)
         match = _TYPE.fullmatch(collective)
         if match is None:
             known = ", ".join(("NONE", *OPERATIONS))
-            self._fail(f"{collective!r} is no collective; it is one of {known}, with _EP or _DP_EP behind it")
+            self.fail(f"{collective!r} is no collective; it is one of {known}, with _EP or _DP_EP behind it")
         return LayerPass(compute, OPERATIONS[match[1]], match[2].removeprefix("_"), size)
-
-    def _integer(self, word: str, what: str, most: int, least: int = 0) -> int:
-        if not _NUMBER.fullmatch(word) or not least <= int(word) <= most:
-            self._fail(f"{what} is {word!r}; it is a whole number from {least} to {most}")
-        return int(word)
-
-    def _fail(self, problem: str) -> NoReturn:
-        raise TraceError(self.source.label, problem, self.number or None)
 
 
 FORM = Form("astrasim", "text workloads of ASTRA-sim 1.0 and SimAI", recognises, read)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from fabricsim.errors import TraceError
-from fabricsim.files.lines import lines
+from fabricsim.files.lines import LineReader, lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.goal.writer import MOST_OPTION
@@ -98,11 +98,9 @@ def _uncommented(text: str) -> tuple[str, bool]:
 
 
 @dataclass
-class _Scanner:
+class _Scanner(LineReader):
     """Takes the schedule line by line."""
 
-    source: Source
-    number: int = 0
     ranks: int = 0
     rank: int = NONE
     done: set[int] = field(default_factory=set)
@@ -125,26 +123,26 @@ class _Scanner:
 
     def finish(self) -> None:
         if not self.ranks:
-            self._fail("has no num_ranks; a GOAL schedule begins with it")
+            self.fail("has no num_ranks; a GOAL schedule begins with it")
         if self.rank != NONE:
-            self._fail(f"ends within rank {self.rank}: the file is cut, or a }} is missing")
+            self.fail(f"ends within rank {self.rank}: the file is cut, or a }} is missing")
         if len(self.done) != self.ranks:
             absent = next(rank for rank in range(self.ranks) if rank not in self.done)
             msg = f"has {len(self.done)} of {self.ranks} ranks, rank {absent} is missing: the file is cut"
-            self._fail(msg)
+            self.fail(msg)
 
     def _heading(self, line: str, place: int) -> int:
         if match := _RANKS.match(line, place):
             ranks = self._number(match[1], "num_ranks", MOST_RANKS)
             if self.ranks or not ranks:
-                self._fail(f"num_ranks is {ranks}, must be at least 1 and stand once, before the first rank")
+                self.fail(f"num_ranks is {ranks}, must be at least 1 and stand once, before the first rank")
             self.ranks = ranks
         elif match := _RANK.match(line, place):
             rank = self._number(match[1], "rank", MOST_RANKS)
             if rank >= self.ranks:
-                self._fail(f"rank {rank} of {self.ranks}; put num_ranks first, ranks count from 0")
+                self.fail(f"rank {rank} of {self.ranks}; put num_ranks first, ranks count from 0")
             if rank in self.done:
-                self._fail(f"rank {rank} stands twice; put all it does into one block")
+                self.fail(f"rank {rank} stands twice; put all it does into one block")
             self.rank = rank
             self.labels.clear()
             self.cpus.clear()
@@ -156,7 +154,7 @@ class _Scanner:
     def _statement(self, line: str, place: int) -> int:
         self.statements += 1
         if self.statements > MOST_STATEMENTS:
-            self._fail(f"more than {MOST_STATEMENTS} statements; cut the schedule to fewer iterations")
+            self.fail(f"more than {MOST_STATEMENTS} statements; cut the schedule to fewer iterations")
         match = _STATEMENT.match(line, place)
         if match is None:
             self._unknown(line, place, 'one "send Nb to R", "recv Nb from R" or "calc N", a dependency, or }')
@@ -173,14 +171,14 @@ class _Scanner:
             self._unknown(line, place, '"send Nb to R" or "recv Nb from R"')
         if label is not None:
             if label in self.labels:
-                self._fail(f"label {label} stands twice in rank {self.rank}; give each operation its own")
+                self.fail(f"label {label} stands twice in rank {self.rank}; give each operation its own")
             self.labels[label] = node
         return match.end()
 
     def _dependency(self, label: str, other: str, *, on_start: bool) -> None:
         after, before = self._labelled(label), self._labelled(other)
         if after == before:
-            self._fail(f"{label} waits for itself, so it never begins; name another label")
+            self.fail(f"{label} waits for itself, so it never begins; name another label")
         self.builder.edge(before, after, on_start=on_start)
 
     def _calc(self, time: str, cpu: str | None) -> int:
@@ -192,9 +190,9 @@ class _Scanner:
         if peer != "-1":
             other = self._number(peer, "rank", MOST_RANKS)
             if other >= self.ranks:
-                self._fail(f"{word} names rank {other}, but there are {self.ranks}; ranks count from 0")
+                self.fail(f"{word} names rank {other}, but there are {self.ranks}; ranks count from 0")
         elif word == "send":
-            self._fail("a send to rank -1; only a recv may be from any rank")
+            self.fail("a send to rank -1; only a recv may be from any rank")
         return Communication(
             "send" if word == "send" else "recv",
             size=self._number(size, "size", MOST_SIZE),
@@ -212,13 +210,13 @@ class _Scanner:
 
     def _labelled(self, label: str) -> int:
         if label not in self.labels:
-            self._fail(f"no operation above is labelled {label}; put a dependency after both of its operations")
+            self.fail(f"no operation above is labelled {label}; put a dependency after both of its operations")
         return self.labels[label]
 
     def _number(self, digits: str, what: str, most: int) -> int:
         value = int(digits)
         if value > most:
-            self._fail(f"{what} {value} is too large; at most {most}")
+            self.fail(f"{what} {value} is too large; at most {most}")
         return value
 
     def _end_rank(self) -> Recording:
@@ -228,10 +226,7 @@ class _Scanner:
         return recording
 
     def _unknown(self, line: str, place: int, expected: str) -> NoReturn:
-        self._fail(f"{line[place : place + 60].rstrip()!r} is no GOAL; expected {expected}")
-
-    def _fail(self, problem: str) -> NoReturn:
-        raise TraceError(self.source.label, problem, self.number or None)
+        self.fail(f"{line[place : place + 60].rstrip()!r} is no GOAL; expected {expected}")
 
 
 FORM = Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS", recognises, read)

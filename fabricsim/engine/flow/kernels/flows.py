@@ -155,18 +155,24 @@ def advance_flow(sim, flow):
 
 
 @kernel
-def finish(sim, flow):
-    """End a message whose last byte has left: book it on its resources and free its slot."""
-    world = sim.world[0]
+def book(sim, flow, size):
+    """Count `size` bytes of a flow on the resources of its way."""
     resources, flows, legs = sim.resources, sim.flows, sim.legs
-    advance_flow(sim, flow)
-    detach(sim, flow)
-    size = flows[flow].bytes
     first_leg = flows[flow].first_leg
     for leg in range(first_leg, first_leg + flows[flow].legs):
         resource = legs[leg].resource
         resources[resource].load += legs[leg].cost * size
         resources[resource].payload += legs[leg].share * size
+
+
+@kernel
+def finish(sim, flow):
+    """End a message whose last byte has left: book it on its resources and free its slot."""
+    world = sim.world[0]
+    flows = sim.flows
+    advance_flow(sim, flow)
+    detach(sim, flow)
+    book(sim, flow, flows[flow].bytes)
     set_finish(sim.tree, flow, np.int64(NEVER))
     flows[flow].owner = -1
     flows[flow].next_free = world.free_flow

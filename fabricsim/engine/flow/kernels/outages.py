@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabricsim.engine.flow.kernels.flows import advance_flow
+from fabricsim.engine.flow.kernels.flows import advance_flow, book
 from fabricsim.engine.flow.kernels.maxmin import attach, detach
 from fabricsim.engine.program.queue import set_finish
 from fabricsim.jit.compile import kernel
@@ -31,22 +31,11 @@ def set_capacity(sim, resource, capacity):
 
 
 @kernel
-def _book(sim, flow, size):
-    """Count `size` bytes of a flow on the resources of its way."""
-    resources, flows, legs = sim.resources, sim.flows, sim.legs
-    first_leg = flows[flow].first_leg
-    for leg in range(first_leg, first_leg + flows[flow].legs):
-        resource = legs[leg].resource
-        resources[resource].load += legs[leg].cost * size
-        resources[resource].payload += legs[leg].share * size
-
-
-@kernel
 def park(sim, flow):
     """Take a flow in transfer off its way; what it has carried stays booked there."""
     flows = sim.flows
     advance_flow(sim, flow)
-    _book(sim, flow, flows[flow].bytes - flows[flow].remaining)
+    book(sim, flow, flows[flow].bytes - flows[flow].remaining)
     detach(sim, flow)
     flows[flow].legs = 0
     flows[flow].rate = 0.0
@@ -59,5 +48,5 @@ def go_on(sim, flow):
     flows = sim.flows
     advance_flow(sim, flow)
     attach(sim, flow)
-    _book(sim, flow, flows[flow].remaining - flows[flow].bytes)
+    book(sim, flow, flows[flow].remaining - flows[flow].bytes)
     begin_again(sim, flow)
