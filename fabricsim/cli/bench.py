@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.load import LoadedScenario
 
 _BASE = "hkbu"  # scenario that a cluster is laid over: its fabric is one switch
-_TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, sendrecv or latency."
+_TESTS_HELP = "all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, sendrecv or latency."
 
 ScenarioArgument = Annotated[
     str | None,

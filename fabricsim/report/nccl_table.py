@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fabricsim.traces.nccl_tests import Device
 
 _TYPE, _ITEM_BYTES = "float", 4
-_REDUCING = {"all_reduce", "reduce_scatter"}
-_ROOTED = {"broadcast"}
+_REDUCING = {"all_reduce", "reduce_scatter", "reduce"}
+_ROOTED = {"broadcast", "reduce"}
 _PER_RANK_COUNT = {"all_gather", "reduce_scatter", "all_to_all"}
 _PROGRAMS = {"send_recv": "sendrecv", "all_to_all": "alltoall"}
 _TIME_WIDTH = 7

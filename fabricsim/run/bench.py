@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.transport import Mpi
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Collectives that `collective_times` can run."""
 TESTS = {**{name: name for name in COLLECTIVES}, "all_to_all": "all_to_all", "sendrecv": "ring_exchange"}
 """Tests of nccl-tests, and what each runs: in ``sendrecv_perf`` every rank sends to the next."""

@@ -6,14 +6,14 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.choice import FIFO_STEPS
+from fabricsim.collectives.nccl.cost import CHAINS
 from fabricsim.collectives.nccl.tuning import BUFFER, PAYLOAD
 
 if TYPE_CHECKING:
     from fabricsim.collectives.nccl.choice import Pick
     from fabricsim.collectives.nccl.graph import GroupShape
 
-RING_STEPS = 4
-"""Steps of a ring's chunk by Simple: ALLREDUCE_CHUNKSTEPS, src/include/collectives.h."""
+_RING_STEPS = 4  # but of chains
 _TREE_SIMPLE = ((8, 2**17), (4, 2**16), (1, 2**15))
 """Chunks per channel and level of depth below which a chunk is halved, and how far."""
 _TREE_LL128 = ((4, 2**15),)
@@ -24,7 +24,12 @@ _NVLS_CHUNK_FAR, _FAR = 2**16, 4  # of that many hosts, NCCL_NVLSTREE_MAX_CHUNKS
 _NVLS_CHUNK_FAR_SINCE = (2, 19)
 
 
-def chunk(found: Pick, size: int, group: GroupShape) -> int:
+def ring_steps(collective: str, found: Pick) -> int:
+    """Count the steps of the FIFO that a ring's chunk takes: ``BROADCAST_CHUNKSTEPS`` etc. of ``collectives.h``."""
+    return _RING_STEPS if found.protocol == "simple" and collective not in CHAINS else 1
+
+
+def chunk(collective: str, found: Pick, size: int, group: GroupShape) -> int:
     """Most bytes of data that a channel sends at once.
 
     `found`: what the call runs with.
@@ -33,7 +38,7 @@ def chunk(found: Pick, size: int, group: GroupShape) -> int:
     """
     step = BUFFER[found.protocol] // FIFO_STEPS
     if found.algorithm == "ring":
-        return int(step * (RING_STEPS if found.protocol == "simple" else 1) * PAYLOAD[found.protocol])
+        return int(step * ring_steps(collective, found) * PAYLOAD[found.protocol])
     if found.algorithm == "nvls-tree":
         return _nvls_tree(step, size, found, group)
     if found.protocol == "simple":

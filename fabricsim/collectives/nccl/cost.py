@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from fabricsim.collectives.nccl.graph import GroupShape
     from fabricsim.collectives.nccl.tuning import Algorithm, Bounds, Link, Protocol
 
-HALVES = ("all_gather", "reduce_scatter")
+HALVES, CHAINS = ("all_gather", "reduce_scatter"), ("broadcast", "reduce")
 _SMALLEST_TREE = 6  # log2 of 64 bytes, where the corrections begin
-_LL128_PER_CHANNEL = {"broadcast": 18.8, "all_gather": 18.3, "reduce_scatter": 15.2, "all_reduce": 16.7}  # E: 2.8
-_LL128_TOTAL = {"broadcast": 113.0, "all_gather": 110.0, "reduce_scatter": 91.0, "all_reduce": 100.0}  # E: 2.5
+_FUNCTIONS = ("broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce")  # of ncclFunc_t
+_LL128_PER_CHANNEL = dict(zip(_FUNCTIONS, (18.8, 12.0, 18.3, 15.2, 16.7), strict=True))  # E: 2.8
+_LL128_TOTAL = dict(zip(_FUNCTIONS, (113.0, 72.0, 110.0, 91.0, 100.0), strict=True))  # E: 2.5
 _BUS_SM80 = 235.0  # E: 2.8 to 2.16
 _LL128_SHARE, _LL128_SINGLE, _LL128_TREE = 0.92, 0.7, 120 / 128
 _TREE_ONE_HOST_LL128 = 7 / 9
@@ -72,7 +73,7 @@ def time(collective: str, algorithm: Algorithm, protocol: Protocol, size: int, g
 
 def steps(collective: str, ranks: int) -> int:
     """Messages of a ring from each rank in turn."""
-    return {"all_reduce": 2 * (ranks - 1), "broadcast": ranks}.get(collective, ranks - 1)
+    return {"all_reduce": 2 * (ranks - 1), **dict.fromkeys(HALVES, ranks - 1)}.get(collective, ranks)
 
 
 def bandwidth(collective: str, algorithm: Algorithm, protocol: Protocol, group: GroupShape) -> float:
@@ -238,7 +239,7 @@ def _network_hop(algorithm: Algorithm, p: int, group: GroupShape) -> float:
 
 def _ring_latency(collective: str, protocol: Protocol, here: float, there: float, group: GroupShape) -> float:
     turns = steps(collective, group.ranks)
-    if collective == "broadcast":
+    if collective in CHAINS:
         return there if group.hosts > 1 else here  # all channels are alike, so chunks follow each other
     if not group.tuning.hops_by_link:
         return turns * (there if group.hosts > 1 else here)

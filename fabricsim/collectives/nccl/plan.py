@@ -20,7 +20,6 @@ from fabricsim.collectives.choice import (
 )
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
-from fabricsim.collectives.nccl.chunks import RING_STEPS
 from fabricsim.collectives.nccl.gpus import counted_nvlink, nvlinks
 from fabricsim.collectives.nccl.graph import describe
 from fabricsim.collectives.nccl.load import slot_rate
@@ -45,8 +44,6 @@ switch (90 ns) and two cables of 5 m (50 ns)."""
 _FINEST = 64  # denominator of the share: lines stay short
 _ENGINE: Mapping[Algorithm, str] = {name: name.replace("-", "_") for name in NAMES}
 """The engine's name of each algorithm of NCCL."""
-_WINDOWS = (FIFO_STEPS, FIFO_STEPS // RING_STEPS)
-"""Messages in a FIFO of 8 steps, where each takes one step, and by a ring's Simple chunks of 4 steps."""
 _NVLS_MESSAGES = 4
 """Messages of a call to and from the NVSwitch, one after the other; NCCL's table has their latency as one."""
 _HOPPER_STEP = 2_500_000
@@ -141,7 +138,7 @@ class NcclPlan:
         if ranks == 1 or collective in PAIRED or foreign:
             return self._unchosen(collective, group, size)
         found = self._pick(collective, group, size)
-        simulated, chunk = self._channels(found, group), chunks.chunk(found, size, group)
+        simulated, chunk = self._channels(found, group), chunks.chunk(collective, found, size, group)
         measured = self._measured_protocol(found.protocol, group)
         merged = found.channels / simulated
         alone = found.algorithm == "tree" and found.channels == 1
@@ -159,7 +156,7 @@ class NcclPlan:
             lines_within=found.algorithm == "nvls-tree",
             stripes=self._stripes(found, group),
             by_links=self._meshed and takes_all_links(self._named(found)),
-            window=_WINDOWS[found.algorithm == "ring" and found.protocol == "simple"],
+            window=FIFO_STEPS // (chunks.ring_steps(collective, found) if found.algorithm == "ring" else 1),
             start=self._start(found.algorithm, found.protocol, group),
             latency=_latency(measured, _ENGINE[found.algorithm]) if measured else None,
             byte_latency=self._byte_latency(measured, found, group) / merged if measured else late,

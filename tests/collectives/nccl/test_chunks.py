@@ -24,4 +24,4 @@ def test_nvls_trees_are_cut_by_channels_and_heads(version: str, hosts: int, size
     made = load("hkbu", ["cluster=dgx-h100", f"cluster.hosts={hosts}", f'collectives={{nccl="{version}"}}']).scenario
     group = NcclPlan(made).group(tuple(range(8 * hosts)))
 
-    assert chunks.chunk(Pick("nvls-tree", "simple", 16, 512, 0.0), size, group) == expected
+    assert chunks.chunk("all_reduce", Pick("nvls-tree", "simple", 16, 512, 0.0), size, group) == expected

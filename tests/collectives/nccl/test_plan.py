@@ -134,6 +134,18 @@ def test_choices_are_equal_for_equal_calls() -> None:
     assert replace(choose("all_reduce", ranks, 2**26), chunk=1) == choose("all_reduce", ranks, 2**27).wiring
 
 
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+@pytest.mark.parametrize("version", ["nccl", "nccl-2.10", "nccl-2.6"])
+def test_chains_send_a_step_of_the_fifo_at_once(version: str, collective: str) -> None:
+    """``BROADCAST_CHUNKSTEPS`` and ``REDUCE_CHUNKSTEPS`` are 1, those of rings 4 (src/include/collectives.h)."""
+    choose = NcclPlan(load("recipes", ["cluster=dgx-a100", "cluster.hosts=2", f"collectives={version}"]).scenario)
+    ranks = tuple(range(16))
+    chain, ring = (choose(name, ranks, 2**30) for name in (collective, "all_gather"))
+
+    assert (chain.window, ring.window) == (8, 2)
+    assert chain.chunk * ring.channels * 4 == ring.chunk * chain.channels
+
+
 def test_an_unknown_gpu_is_refused() -> None:
     described = _scenario()
     gpu = described.cluster.gpu.model_copy(update={"name": "abacus"})
