@@ -294,8 +294,9 @@ def simulate(
     plan = build_plan(loaded)
     _check_fit(plan.job, loaded)
     result = _run(loaded, lambda fabric: _alone(loaded, fabric, plan), watch, progress)
-    drawn = machines_of(loaded.scenario, range(plan.ranks)).notes()
-    return replace(result, notes=(*left_to_defaults(plan.job), *drawn, *result.notes), work=_work(plan.job, loaded))
+    machines = machines_of(loaded.scenario, range(plan.ranks))
+    notes = *left_to_defaults(plan.job), *machines.notes(), *result.notes
+    return replace(result, notes=notes, work=_work(plan.job, machines))
 
 
 class _Ready(NamedTuple):
@@ -340,9 +341,8 @@ def several(loaded: LoadedScenario) -> dict[str, tuple[JobPlan, tuple[int, ...]]
     return found
 
 
-def _work(job: Job, loaded: LoadedScenario) -> IterationWork:
-    peak = loaded.scenario.cluster.gpu.peak[job.precision]
-    return IterationWork(tokens(job), model_flops(job), hardware_flops(job), peak)
+def _work(job: Job, machines: Machines) -> IterationWork:
+    return IterationWork(tokens(job), model_flops(job), hardware_flops(job), machines.peak(job.precision))
 
 
 def _copies(program: Program, calls: record.CallRecords, rank_of: NDArray[np.int64]) -> NDArray[np.int64] | None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from fabricsim.scenario.job import Job, Parallelism
+from typing import TYPE_CHECKING
+
+from fabricsim.scenario.job import Parallelism
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.tape import decoder_sequence
 from fabricsim.workload.work import Operation
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.job import Job
+    from fabricsim.workload.shapes import Block
+
+_OF_PAIRS = "scores", "context"  # kernels that compute something for each pair of query and key
 
 
 def iteration_flops(job: Job) -> int:
@@ -16,21 +24,24 @@ def iteration_flops(job: Job) -> int:
     batch of ``B`` sequences (Narayanan et al., arXiv 2104.04473, section 3.4), with selective
     recomputation ``72 B s L h^2 (1 + s / 4.5h + V / 12 L h)``, since scores and sums of values, ``4 B s^2 L h``,
     are computed once more (Korthikanti et al., arXiv 2205.05198, section 5). Fused attention counts what it
-    computes: half of the scores under a causal mask, and the scores once more in its backward pass. Experts count
-    their even share of tokens, without padding.
+    computes: half of the scores under a causal mask, and the scores once more in its backward pass. Kernels apart count
+    in layers with a window as many keys for each query. Experts count their even share of tokens, without padding.
     """
     whole = job.model_copy(update={"parallelism": Parallelism(), "expert_imbalance": 1.0, "pad_to_capacity": False})
     per_micro_batch = 0
     for block in stage_blocks(job.model, 1)[0]:
         work = block_work(block, whole)
         items = work.forward + work.backward
-        per_micro_batch += sum(_even_flops(item, whole) for item in items if isinstance(item, Operation))
+        per_micro_batch += sum(_flops(item, block, whole) for item in items if isinstance(item, Operation))
     return per_micro_batch * (job.global_batch // job.micro_batch)
 
 
-def _even_flops(item: Operation, whole: Job) -> int:
+def _flops(item: Operation, block: Block, whole: Job) -> int:
     """FLOPs of a kernel; of one of experts those of all tokens, which kernels round up to as many for each expert."""
-    experts = whole.model.experts
+    experts, window = whole.model.experts, whole.model.window
+    if block.windowed and window is not None and item.name.startswith(_OF_PAIRS):
+        keys = whole.packed or whole.sequence
+        return item.flops * min(window, keys) // keys
     if experts is None or not item.name.startswith("experts"):
         return item.flops
     tokens = whole.micro_batch * whole.sequence * experts.per_token
@@ -40,7 +51,8 @@ def _even_flops(item: Operation, whole: Job) -> int:
 def model_flops(job: Job) -> int:
     """FLOPs that one iteration of the model needs, however it is computed: those of model FLOPs utilisation.
 
-    Nothing is recomputed and attention counts in full, also under a causal mask: for a GPT ``72 B s L h^2
+    Nothing is recomputed and attention counts in full, also under a causal mask, but in layers with a window as many
+    keys for each query: for a GPT ``72 B s L h^2
     (1 + s / 6h + V / 12 L h)`` (Korthikanti et al., arXiv 2205.05198, equation 7).
     """
     return hardware_flops(job.model_copy(update={"recompute": "none"}))
@@ -50,7 +62,8 @@ def hardware_flops(job: Job) -> int:
     """FLOPs of `model_flops` and those of what the job recomputes: those of hardware FLOPs utilisation.
 
     Attention counts in full here, too, so that without recomputation both are equal (Chowdhery et al., PaLM,
-    arXiv 2204.02311, appendix B); what a fused kernel leaves out under a mask or repeats of itself is not counted.
+    arXiv 2204.02311, appendix B); what a fused kernel leaves out under a causal mask counts, what it repeats of itself
+    does not.
     """
     return iteration_flops(job.model_copy(update={"attention": "unfused"}))
 

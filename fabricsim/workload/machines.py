@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.scenario.cluster import Cluster, Gpu
+    from fabricsim.scenario.cluster import Cluster, Gpu, Precision
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.variation import Drawn
 
@@ -85,6 +85,11 @@ class Machines:
     def alike(self) -> bool:
         """Whether all ranks run on just what the preset of the first kind says."""
         return not (self.jitters or self.kind.any() or np.any(self.gpu != 1) or np.any(self.host != 1))
+
+    def peak(self, precision: Precision) -> float:
+        """Give the mean dense peak of the GPUs' presets in a precision of products, FLOP/s."""
+        shares = np.bincount(self.kind, minlength=len(self.gpus)) / len(self.kind)
+        return float(sum(share * gpu.peak[precision] for share, gpu in zip(shares, self.gpus, strict=True) if share))
 
     def classes(self) -> tuple[list[Speed], Indices]:
         """List what differs, and which of it each rank has, shape ``(ranks,)``."""

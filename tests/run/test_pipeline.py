@@ -299,3 +299,12 @@ def test_a_fabric_that_is_not_there_is_sought_among_clusters_too(name: str, hint
         pipeline.load_fabric(name, 8)
 
     assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(("hosts", "peak"), [("0-7", 125e12), ("4-7", (312e12 + 125e12) / 2)])
+def test_the_peak_is_that_of_the_gpus_that_a_job_runs_on(hosts: str, peak: float) -> None:
+    kinds = f"cluster.kinds={{old={{hosts='{hosts}', gpu='v100-sxm2-32gb'}}}}"
+    result = simulate(load("gpt2-medium-dp", [kinds]))
+
+    assert result.work is not None
+    assert result.work.peak == peak

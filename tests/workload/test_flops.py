@@ -93,3 +93,17 @@ def test_flops_of_experts_do_not_depend_on_how_tokens_divide(batch: int) -> None
     assert model_flops(job) == 6 * batch * 97 * (
         model.layers * (matrices + 2 * 97 * hidden) + hidden * model.vocabulary
     )
+
+
+@pytest.mark.parametrize(("window", "packed"), [(64, None), (200, 128), (600, None)])
+def test_queries_of_a_window_count_as_many_keys(window: int, packed: int | None) -> None:
+    """One of two layers has a window; what fused attention computes is as much, but for the first queries."""
+    plain = make_job("llama3-8b", sequence=512, attention="fused", packed=packed)
+    windowed = plain.model.model_copy(update={"window": window, "full_every": 2})
+    job = plain.model_copy(update={"model": windowed})
+    keys = packed or 512
+
+    left_out = 12 * 512 * (keys - min(window, keys)) * plain.model.hidden * plain.model.layers // 2
+
+    assert model_flops(plain) - model_flops(job) == left_out * plain.global_batch
+    assert model_flops(job) >= iteration_flops(job.model_copy(update={"recompute": "none"})) - left_out
