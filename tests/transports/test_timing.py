@@ -89,9 +89,9 @@ def test_sending_and_receiving_share_one_thread_unless_there_are_more() -> None:
     assert both_ways(proxy_threads=2) == pytest.approx(MB * (0.2e-9 + 0.3e-9) / 2 + CABLES, rel=1e-6)
 
 
-def _tcp(make: Make, **keys: object) -> Scenario:
+def _tcp(make: Make, cluster: dict[str, object] | None = None, **keys: object) -> Scenario:
     slow = {"kind": "tcp", "mtu": 1500, "latency": "49us", "initial_window": 10, "idle_restart": "1ms"}
-    return make(2, transport={**slow, **keys})
+    return make(2, transport={**slow, **keys}, cluster=cluster or {})
 
 
 def _calls(made: Scenario, pauses: list[float], size: int) -> list[float]:
@@ -161,6 +161,20 @@ def test_moderated_interrupts_hold_messages_back_on_sockets_only(kind: str, size
     unmoderated = size / B + CABLES + 5e-6
     expected = max(unmoderated, least) if kind == "tcp" else unmoderated
     assert _send(made, size) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("interval", ["84us", "300us"])
+def test_an_interrupt_comes_no_sooner_than_its_interval_after_the_first_byte_of_a_slow_start(interval: str) -> None:
+    """What the sender idles between its first windows is no addition."""
+    nic = {
+        "name": "round",
+        "pcie": {"generation": 4},
+        "interrupt_moderation": [{"above": "256B", "interval": interval}],
+    }
+    unmoderated = _send(_tcp(ideal_scenario), 100_000)
+    assert unmoderated > 100e-6
+    moderated = _send(_tcp(ideal_scenario, cluster={"nic": nic}), 100_000)
+    assert moderated == pytest.approx(max(unmoderated, float(interval.removesuffix("us")) * 1e-6), rel=1e-6)
 
 
 def test_byte_latency_is_paid_once_per_message_and_takes_no_bandwidth() -> None:

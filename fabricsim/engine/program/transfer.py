@@ -56,12 +56,26 @@ def _moderated(sim, route, size):
 
 
 @kernel
+def _slow_start(sim, route, size):
+    """Extra time of a message on a route if its connection is cold, ps; none if the transport has no slow start."""
+    row = sim.routes[route]
+    return np.int64(slow_start_delay(size, row.peak, row.round_trip, row.window) if row.window != 0 else 0)
+
+
+@kernel
 def _cold_start(sim, route, size):
     """Extra time of a message that begins now, ps; none if the connection is warm."""
-    routes = sim.routes
-    if routes[route].window == 0 or sim.world[0].now < routes[route].warm_until:
-        return np.int64(0)
-    return np.int64(slow_start_delay(size, routes[route].peak, routes[route].round_trip, routes[route].window))
+    return np.int64(0) if sim.world[0].now < sim.routes[route].warm_until else _slow_start(sim, route, size)
+
+
+@kernel
+def first_sent(sim, route, size, started):
+    """When the first byte of a message left that has the wire to itself from `started` on, ps.
+
+    What a slow start idles between its windows is put before that time. To be asked before the connection is warm.
+    """
+    began = started - _slow_start(sim, route, size)
+    return began if began >= sim.routes[route].warm_until else started
 
 
 @kernel

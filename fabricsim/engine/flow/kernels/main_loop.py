@@ -30,7 +30,7 @@ from fabricsim.engine.program.lane import (
     sent,
 )
 from fabricsim.engine.program.queue import close_bucket, first_finisher, has_event_at, next_time, post
-from fabricsim.engine.program.transfer import entrance, handed_over, note_slowdown
+from fabricsim.engine.program.transfer import entrance, first_sent, handed_over, note_slowdown
 from fabricsim.jit.compile import inlined, kernel
 from fabricsim.records.program import LONGEST_FIFO, NEVER
 
@@ -67,8 +67,10 @@ def _deliver(sim):
     now = sim.world[0].now
     route = np.int64(flows[flow].route)
     owner, connection = np.int64(flows[flow].owner), np.int64(flows[flow].connection)
-    arrival = handed_over(sim, route, flows[flow].bytes, flows[flow].started, now)
-    note_slowdown(sim, route, flows[flow].bytes, now - flows[flow].started)
+    size, started = flows[flow].bytes, np.int64(flows[flow].started)
+    began = first_sent(sim, route, size, started) if routes[route].moderation >= 0 else started
+    arrival = handed_over(sim, route, size, began, now)
+    note_slowdown(sim, route, size, now - started)
     finish(sim, flow)
     idle_restart = routes[route].idle_restart
     routes[route].warm_until = NEVER if idle_restart == NEVER else now + idle_restart
