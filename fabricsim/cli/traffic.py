@@ -57,7 +57,7 @@ def traffic(  # noqa: PLR0913  one parameter per option
 ) -> None:
     """Send a traffic matrix and print flow completion times."""
     from fabricsim.run.pipeline import load as load_scenario  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.run.traffic import read, refuse_amounts, request, simulate  # noqa: PLC0415  as above
+    from fabricsim.run.traffic import read, refuse_amounts, request, send  # noqa: PLC0415  as above
 
     common.check_output_folder(output)
     watch = common.watched(tap, pcap, output)
@@ -85,8 +85,8 @@ def traffic(  # noqa: PLR0913  one parameter per option
     stem = _stem(demand.name, found)
     common.check_output_files(output, [f"{stem}.json", f"{stem}.h5"], matrix, *loaded.files)
     with common.progress(f"{demand.name} on {found.name}") as report:
-        result = simulate(found, demand, watch=watch, progress=report)
-    _finish(replace(result, source=loaded.source, resolved=loaded.resolved), output, stem, as_json=as_json)
+        result = send(loaded, demand, watch=watch, progress=report)
+    _finish(result, output, stem, as_json=as_json)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 @dataclass
-class LineReader:
+class LineParser:
     """Takes the lines of a source one by one.
 
     `number`: that of the line at hand, from 1.

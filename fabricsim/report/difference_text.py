@@ -11,7 +11,7 @@ from fabricsim.report.compared import compared
 from fabricsim.report.labels import tell_apart
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
-from fabricsim.report.text import assumed_text, comparison_table
+from fabricsim.report.text import assumed_text, comparison_table, notes_text
 from fabricsim.results.difference import change_of_causes
 from fabricsim.units import human_count, human_percent, human_seconds
 
@@ -65,7 +65,8 @@ def comparison_text(results: Sequence[RunRecord], labels: tuple[str, Sequence[st
     rows = [row for group in groups for row in group]
     summaries = [row.summary for row in rows]
     table = comparison_table(summaries, [row.speed for row in rows], (by, [row.name for row in rows]))
-    return [table, *([] if labels is None else map(explained_text, groups)), assumed_text(summaries)]
+    explained = [] if labels is None else map(explained_text, groups)
+    return [table, *explained, assumed_text(summaries), notes_text(summaries, [row.name for row in rows])]
 
 
 def explained_text(rows: Sequence[SideBySide]) -> RenderableType:

@@ -78,6 +78,16 @@ def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
     return Group(*(Text(f"Assumed: {assumption}") for assumption in said))
 
 
+def notes_text(summaries: Sequence[Summary | TrafficSummary], names: Sequence[str]) -> RenderableType:
+    """Say what a reader has to know of how several runs were made, each once, and of which runs if not of all."""
+    runs: dict[str, list[str]] = {}
+    for summary, name in zip(summaries, names, strict=True):
+        for note in summary["notes"]:
+            runs.setdefault(note, []).append(name)
+    some = {note: "" if len(of) == len(names) else f" ({', '.join(of)})" for note, of in runs.items()}
+    return Group(*(Text(f"Note{of}: {note}") for note, of in some.items()))
+
+
 def comparison_table(
     summaries: Sequence[Summary], speeds: Sequence[float | None], labels: tuple[str, Sequence[str]]
 ) -> Table:

@@ -11,7 +11,7 @@ from rich.text import Text
 from fabricsim.report.causes_text import resources_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
-from fabricsim.report.text import counted_text
+from fabricsim.report.text import counted_text, notes_text
 from fabricsim.units import human_bytes, human_count, human_percent, human_seconds
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def traffic_text(summary: TrafficSummary) -> RenderableType:
         _spreads(summary),
         resources_text(summary["resources"], "makespan"),
         *queues,
+        *(Text(f"Note: {note}") for note in summary["notes"]),
         counted_text(summary),
     )
 
@@ -65,7 +66,7 @@ def comparison_text(summaries: Sequence[TrafficSummary], labels: tuple[str, Sequ
     one = summaries[0]
     sent = f"{human_count(one['flow_count'], 'flows')}, {human_bytes(one['total_bytes'])}"
     what = f"{one['matrix']}: {sent}; times of a flow"
-    return titled(what, table)
+    return Group(titled(what, table), notes_text(summaries, labels[1]))
 
 
 def _headline(summary: TrafficSummary) -> Text:

@@ -66,7 +66,6 @@ def read_result(reader: ResultFile) -> RunRecord:
         packets=read_packets(reader) if reader.has_group(columns.WIRES.group) else None,
         ranks=ranks,
         capture=_read_capture(reader) if reader.has_attribute("capture") else None,
-        notes=tuple(reader.text_attribute("notes").splitlines()) if reader.has_attribute("notes") else (),
         work=_read_work(reader) if reader.has_attribute("work") else None,
         jobs=_read_jobs(reader, ops, calls) if reader.has_attribute("jobs") else (),
         pairs=_read_pairs(reader) if reader.has_group(columns.PAIRS.group) else None,
@@ -81,6 +80,7 @@ def read_about(reader: ResultFile) -> dict[str, Any]:
         "resolved": _read_resolved(reader),
         "seed": reader.integer_attribute("seed"),
         "counters": reader.json_attribute("counters"),
+        "notes": tuple(reader.text_attribute("notes").splitlines()) if reader.has_attribute("notes") else (),
     }
 
 

@@ -53,11 +53,11 @@ def write_about(file: h5py.File, form: str, result: RunRecord | TrafficRecord) -
     file.attrs["counters"] = json.dumps(result.counters)
     file.attrs["versions"] = json.dumps(provenance.versions())
     file.attrs["seed"] = np.int64(result.seed)
+    file.attrs["notes"] = "\n".join(result.notes)
 
 
 def _write_root(file: h5py.File, result: RunRecord) -> None:
     write_about(file, columns.FORMAT, result)
-    file.attrs["notes"] = "\n".join(result.notes)
     file.attrs["iteration_ps"] = np.int64(result.iteration)
     if result.jobs:
         file.attrs["jobs"] = json.dumps({"parts": [job._asdict() for job in result.jobs]})

@@ -76,8 +76,8 @@ class TrafficRecord:
     `wall_seconds`: time the simulation itself took.
     `packets`: what the packet engine recorded besides; None in a flow run.
     `series`: payload rates of the wires that were tapped; None in a flow run.
-    `source`, `resolved`, `failures`: the scenario as it was written, and with everything included, and what failed,
-        as of `fabricsim.results.result.RunRecord`.
+    `source`, `resolved`, `failures`, `notes`: the scenario as it was written, and with everything included, what
+        failed, and what a reader has to know, as of `fabricsim.results.result.RunRecord`.
     """
 
     name: str
@@ -96,6 +96,7 @@ class TrafficRecord:
     source: str = ""
     resolved: dict[str, Any] = field(default_factory=dict)
     failures: NDArray[np.void] = field(default_factory=none_failed)
+    notes: tuple[str, ...] = ()
 
     @property
     def slowdown(self) -> NDArray[np.float64]:
@@ -163,6 +164,7 @@ class TrafficSummary(TypedDict):
     links: list[LinkUseSummary]
     flows: list[FlowSummary]
     counters: dict[str, int]
+    notes: list[str]
     wall_seconds: float | None
     queues: NotRequired[list[QueueSummary]]
 
@@ -189,6 +191,7 @@ def summarise_traffic(result: TrafficRecord) -> TrafficSummary:
         "links": _hottest(result),
         "flows": _flows(result),
         "counters": dict(result.counters),
+        "notes": list(result.notes),
         "wall_seconds": result.wall_seconds or None,
     }
     if result.packets is not None:

@@ -42,6 +42,7 @@ from fabricsim.scenario.jobs import placed
 from fabricsim.scenario.load import LoadedScenario, from_tables, machine
 from fabricsim.scenario.load import load as load  # noqa: PLC0414  the first arrow of the way, for others to take
 from fabricsim.scenario.named_files import named_files
+from fabricsim.scenario.remarks import remarks
 from fabricsim.scenario.source import exists
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.toml_text import texts
@@ -228,14 +229,17 @@ def check(loaded: LoadedScenario) -> list[str]:
         jobs = several(loaded)
         for plan, ranks in jobs.values():
             survey(fabric, plan, ranks)
-        return [*said, *(f"{name}: ranks {_listed(ranks)}" for name, (_, ranks) in jobs.items())]
+        said += [f"{name}: ranks {_listed(ranks)}" for name, (_, ranks) in jobs.items()]
+        return [*said, *remarks(loaded.scenario, loaded.asked, sum(len(ranks) for _, ranks in jobs.values()))]
     if job is None:
         _require_joined(fabric)
-        return said
+        return [*said, *remarks(loaded.scenario, loaded.asked)]
     gpu = loaded.scenario.cluster.gpu
     _check_fit(job, loaded)
-    crossing = survey(fabric, build_plan(loaded))
-    return [*said, *([crossing] if crossing else []), memory_text(job, gpu)]
+    plan = build_plan(loaded)
+    crossing = survey(fabric, plan)
+    noted = remarks(loaded.scenario, loaded.asked, plan.ranks)
+    return [*said, *([crossing] if crossing else []), memory_text(job, gpu), *noted]
 
 
 def _require_joined(fabric: Fabric) -> None:
@@ -305,6 +309,11 @@ class _Ready(NamedTuple):
     jobs: tuple[Placed, ...]
     notes: tuple[str, ...]
     named: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """Count the ranks of all jobs."""
+        return sum(job.program.ranks for job in self.jobs)
 
 
 def _alone(loaded: LoadedScenario, fabric: Fabric, plan: JobPlan) -> _Ready:
@@ -434,7 +443,7 @@ def _run(
         iteration=replayed.end - replayed.start,
         wall_seconds=wall,
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
-        notes=(*ready.notes, *_notes(fabric, beside, replayed.end)),
+        notes=(*ready.notes, *remarks(scenario, loaded.asked, ready.ranks), *_notes(fabric, beside, replayed.end)),
         jobs=records if ready.named else (),
         failures=fabric.failures.records(replayed.end),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
@@ -27,6 +28,7 @@ from fabricsim.results.result import LinkRecord
 from fabricsim.results.traffic import Matrix, ResourceUse
 from fabricsim.run.result import TrafficResult
 from fabricsim.scenario import library
+from fabricsim.scenario.remarks import remarks
 from fabricsim.scenario.source import exists, is_result
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.traffic import load_sizes
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.engine.packet.recorder import Watch
+    from fabricsim.scenario.load import LoadedScenario
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.traffic import FlowSizes
 
@@ -131,6 +134,15 @@ def parse_size(text: str) -> int | FlowSizes:
         raise InputError(msg) from error
 
 
+def send(
+    loaded: LoadedScenario, matrix: Matrix, *, watch: Watch | None, progress: Callable[[float], None] | None
+) -> TrafficResult:
+    """Do as `simulate` on a scenario that was loaded; the result knows it, and what a reader has to know."""
+    result = simulate(loaded.scenario, matrix, watch=watch, progress=progress)
+    notes = *remarks(loaded.scenario, loaded.asked), *result.notes
+    return replace(result, source=loaded.source, resolved=loaded.resolved, notes=notes)
+
+
 def simulate(
     scenario: Scenario, matrix: Matrix, *, watch: Watch | None = None, progress: Callable[[float], None] | None = None
 ) -> TrafficResult:
@@ -175,6 +187,7 @@ def simulate(
         packets=None if fabric.recorder is None else fabric.recorder.packets(),
         series=None if fabric.recorder is None else rate_series(fabric, end),
         failures=failures,
+        notes=tuple(fabric.failures.notes(end)),
     )
 
 

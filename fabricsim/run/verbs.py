@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, Unpack, cast
 
@@ -174,8 +173,7 @@ def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
         matrix = patterns.demand(str(demand), loaded.scenario, size=size, flows=flows, load=load)
     else:
         matrix = demand
-    result = patterns.simulate(loaded.scenario, matrix, watch=watch, progress=progress)
-    return replace(result, source=loaded.source, resolved=loaded.resolved)
+    return patterns.send(loaded, matrix, watch=watch, progress=progress)
 
 
 def bench(

@@ -51,6 +51,7 @@ class LoadedScenario:
     `path`: the file.
     `grades`: how certain the values are that presets gave, by key path, see `fabricsim.scenario.certainty`.
     `files`: all that were read for it, and those that it names and a run reads.
+    `asked`: keys of the settings that were laid over it.
     """
 
     scenario: Scenario
@@ -59,6 +60,7 @@ class LoadedScenario:
     path: Path
     grades: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     files: tuple[Path, ...] = ()
+    asked: tuple[str, ...] = ()
 
 
 def load(
@@ -110,7 +112,8 @@ def _loaded(source: str, file: Path, label: str, overrides: Overrides, *, with_j
     scenario, laid = _checked(root, includer)
     tables = _tables(laid)
     read = [*([] if label == _DICT else [file]), *includer.files, *named_files(tables)]
-    return LoadedScenario(scenario, source, tables, file, dict(grades(laid)), tuple(dict.fromkeys(read)))
+    asked = tuple(text.partition("=")[0].strip() for text in texts(overrides))
+    return LoadedScenario(scenario, source, tables, file, dict(grades(laid)), tuple(dict.fromkeys(read)), asked)
 
 
 def _laid(  # noqa: PLR0913  as of `_loaded`

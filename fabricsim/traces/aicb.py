@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.files.lines import LineReader, lines
+from fabricsim.files.lines import LineParser, lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.rank_groups import strided
@@ -92,7 +92,7 @@ class _Row(NamedTuple):
 
 
 @dataclass
-class _Reader(LineReader):
+class _Reader(LineParser):
     """Takes the file line by line."""
 
     world: int = NONE

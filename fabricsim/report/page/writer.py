@@ -13,7 +13,7 @@ from fabricsim.report.compared import compared
 from fabricsim.report.difference_text import signed
 from fabricsim.report.labels import tell_apart
 from fabricsim.report.page import drawings
-from fabricsim.report.page.html import Html, bar, document, isolated, paragraph, section, table, text
+from fabricsim.report.page.html import Html, bar, document, isolated, items, paragraph, section, table, text
 from fabricsim.report.page.run_sections import ROWS, queues, run_sections, tiers
 from fabricsim.report.page.spans import spans
 from fabricsim.report.text import times
@@ -112,6 +112,8 @@ def _traffic(result: TrafficRecord) -> Iterator[Html]:
     load = drawings.fabric([use.link for use in result.links], seconds(result.makespan))
     rates = Html("") if result.series is None else drawings.heat_map(result.series, result.makespan)
     yield section("links", "Use of links and hosts", tiers(summary["resources"]), hottest, rates, load)
+    if summary["notes"]:
+        yield section("notes", "Notes", items(summary["notes"]))
     if "queues" in summary:
         taps = () if result.packets is None else result.packets.taps
         yield section("queues", "Queues", queues(summary["queues"]), drawings.depths(taps))

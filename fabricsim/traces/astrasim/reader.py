@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.files.lines import LineReader, lines
+from fabricsim.files.lines import LineParser, lines
 from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.astrasim.order import POLICIES, Header, Layer, LayerPass, unroll
 from fabricsim.traces.form import Form
@@ -74,7 +74,7 @@ def read(source: Source) -> Iterator[Recording]:
 
 
 @dataclass
-class _Reader(LineReader):
+class _Reader(LineParser):
     """Takes the workload line by line."""
 
     header: Header | None = None

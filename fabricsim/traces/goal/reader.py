@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from fabricsim.errors import TraceError
-from fabricsim.files.lines import LineReader, lines
+from fabricsim.files.lines import LineParser, lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.goal.writer import MOST_OPTION
@@ -98,7 +98,7 @@ def _uncommented(text: str) -> tuple[str, bool]:
 
 
 @dataclass
-class _Scanner(LineReader):
+class _Scanner(LineParser):
     """Takes the schedule line by line."""
 
     ranks: int = 0

@@ -1,0 +1,77 @@
+"""What is said of a scenario that is no mistake, and misleads if nobody says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabricsim.run.pipeline import check
+from fabricsim.run.verbs import traffic
+from fabricsim.scenario.load import load
+from fabricsim.scenario.remarks import remarks
+
+FAILS = 'fabric.failures=[{link="host3-switch0", from="1ms", until="2ms"}]'
+
+
+def said(*settings: str, ranks: int | None = 8) -> list[str]:
+    loaded = load("gpt2-medium-dp", list(settings))
+    return remarks(loaded.scenario, loaded.asked, ranks)
+
+
+def test_nothing_is_said_of_a_shipped_scenario() -> None:
+    assert said() == []
+
+
+def test_idle_gpus_are_counted() -> None:
+    assert said("cluster.hosts=32") == ["24 of 32 GPUs idle, for 8 ranks"]
+    assert said("cluster.hosts=32", ranks=None) == []
+    assert "24 of 32 GPUs idle, for 8 ranks" in check(load("gpt2-medium-dp", ["cluster.hosts=32"]))
+
+
+def test_collectives_without_times_of_nccl_are_named() -> None:
+    tables = {"cluster": "dgx-h100", "fabric": "single-switch", "transport": "rdma-400g"}
+    bare = load({"name": "bare", **tables}).scenario
+
+    (note,) = remarks(bare, (), bare.cluster.ranks)
+    assert 'collectives = "nccl"' in note
+    assert remarks(bare, (), 1) == ["255 of 256 GPUs idle, for 1 rank"]
+    assert remarks(bare) == []
+    assert remarks(load({"name": "plain", **tables, "collectives": "ideal"}).scenario, (), 256) == []
+
+
+def test_a_wire_faster_than_the_adapters_is_named() -> None:
+    (note,) = said("fabric.link_rate=400Gbps")
+    assert note.startswith("fabric.link_rate 400 Gb/s is more than transport.line_rate 100 Gb/s")
+    assert said("fabric.link_rate=25Gbps") == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "more"),
+    [
+        ("transport.load_balancing.kind=spray", ()),
+        ("transport.packet.maximum_window=1MiB", ()),
+        ("transport.packet.ack_every=2", (FAILS,)),
+        ("transport.congestion_control.law=timely", ("transport=roce-100g",)),
+        ("fabric.switch.buffer.per_port=2MB", ("transport=tcp-10g",)),
+    ],
+)
+def test_a_setting_that_packets_alone_know_is_named_in_the_flow_engine(setting: str, more: tuple[str, ...]) -> None:
+    key = setting.partition("=")[0]
+
+    (note,) = said(*more, setting)
+    assert note.startswith(f"{key}: no effect in the flow engine")
+    assert said(*more, setting, "engine=packet") == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["transport.packet.minimum_timeout=1ms", "transport.packet.maximum_window=1MiB", "fabric.switch.latency=1us"],
+)
+def test_what_failures_wait_for_counts_for_flows_too(setting: str) -> None:
+    assert said(FAILS, setting) == []
+
+
+def test_traffic_says_what_it_waited_for() -> None:
+    result = traffic("incast", "gpt2-medium-dp", overrides=[FAILS], flows=7)
+
+    (note,) = result.notes
+    assert note.startswith("host3->switch0 failed")
