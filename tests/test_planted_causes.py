@@ -196,7 +196,7 @@ def test_the_first_cause_names_a_straggling_rank() -> None:
         if rank == 0:
             builder.compute(rank, MS, "forward-compute")
     said = first_cause(replayed(FOUR, builder.build()))
-    assert said.startswith("compute, rank 2")
+    assert said.startswith("compute, mostly rank 2")
     assert "2.86 times as long as the median rank's 10.5 ms" in said
 
 

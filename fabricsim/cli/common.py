@@ -286,6 +286,15 @@ def quantity(option: str, text: str, dimension: Dimension) -> int | float:
         raise InputError(msg) from error
 
 
+def refuse_twice(options: Options, settings: Iterable[str]) -> None:
+    """Raise InputError if a setting says what an option of the same name as its key says, too."""
+    for setting in settings:
+        key = setting.partition("=")[0].strip()
+        if options.get(key) is not None:
+            msg = f"--{key} {options[key]} and --set {setting} both say what {key} is; take one of them out"
+            raise InputError(msg)
+
+
 @contextmanager
 def naming_options(options: Options) -> Iterator[None]:
     """Name the option in mistakes of a scenario whose key was given by an option."""

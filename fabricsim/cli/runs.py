@@ -213,6 +213,7 @@ def _variants(
     """Load each scenario with all that options name; also gives what they differ in, and how each is called."""
     from fabricsim.scenario.load import load  # noqa: PLC0415  --help must not pay for it
 
+    common.refuse_twice({**chosen}, settings)
     fabric, transport, engine = chosen["fabric"], chosen["transport"], chosen["engine"]
     found, fixed = axes(
         [] if fabric is None else _names("--fabric", fabric, "two-tier,single-switch"),
@@ -328,6 +329,7 @@ def _load(scenario: str, settings: list[str], options: common.Options) -> Loaded
     """Load with `settings` and, over them, what options of the same name as a key gave."""
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
+    common.refuse_twice(options, settings)
     with common.naming_options(options):
         return load(scenario, [*settings, *common.as_settings(options)])
 

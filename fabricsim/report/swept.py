@@ -142,7 +142,7 @@ def searched_text(
         tables.append(_table("Best at each cost of the network", cheaper, heads, keys, spared))
     own = next((row for row in rows if row.get("own")), None)
     if own is not None:
-        tables.append(_own_text(own, ranked[0], keys))
+        tables.append(_own_text(own, ranked[0], keys) if ranked[1:] or own is not ranked[0] else _alone_text(rows))
     reasons = Counter(_kind(row) for row in rows if row["status"] != "done")
     counted = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
     told = f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"
@@ -172,6 +172,13 @@ _PARTS = {
     "bubble": "bubble_s",
     "host": "host_s",
 }
+
+
+def _alone_text(rows: Rows) -> str:
+    """Say that nothing was found beside the scenario's own layout, and the commonest reason."""
+    errors = Counter(row["error"] for row in rows if row["status"] != "done")
+    why = f"; the commonest reason of others: {errors.most_common(1)[0][0]}" if errors else ""
+    return f"The scenario's own layout is the only one left{why}"
 
 
 def _own_text(own: Mapping[str, Any], best: Mapping[str, Any], keys: Sequence[str]) -> str:

@@ -170,12 +170,16 @@ def _cause(result: RunRecord, parts: list[_Part], whole: int, windows: int) -> C
         resource = result.links[limit].name
     return {
         "cause": cause,
-        "of": of or f"rank {_most(parts)}",
+        "of": of or _ranks(parts),
         "resource": resource,
         "time_s": seconds(time / windows),
         "share": time / whole,
         "detail": _detail(result, cause, parts, limit),
     }
+
+
+def _ranks(parts: list[_Part]) -> str:
+    return f"{'' if len({part.rank for part in parts}) == 1 else 'mostly '}rank {_most(parts)}"
 
 
 def _most(parts: list[_Part]) -> int:

@@ -104,7 +104,7 @@ def _by_cause(summary: Summary) -> dict[str, float]:
     times: dict[str, float] = {}
     for cause in summary["causes"]:
         resource = f" {tier(cause['resource'])}" if cause["resource"] else ""
-        of = "" if cause["of"].startswith("rank ") else f", {cause['of']}"
+        of = "" if cause["of"].startswith(("rank ", "mostly rank ")) else f", {cause['of']}"
         name = f"{cause['cause']}{resource}{of}"
         times[name] = times.get(name, 0.0) + cause["time_s"]
     return times

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim import measured, provenance, units
+from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.errors import InputError
 from fabricsim.report.nccl_table import render
 from fabricsim.results.summary import bus_factor
 from fabricsim.run.bench import TESTS, collective_times, devices, point_to_point_times
-from fabricsim.scenario.collectives import assumed
+from fabricsim.scenario.collectives import PAIRED, assumed
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.traces import nccl_tests, osu
 from fabricsim.units import human_percent
@@ -188,9 +189,15 @@ class Bench:
             said.append(
                 f"Error of the time at {count}: median {human_percent(median)}, 90th percentile {human_percent(high)}"
             )
-        return said + [
-            f"Assumed: {one}" for one in assumed(self.scenario.collectives.algorithm, {TESTS.get(self.test, self.test)})
-        ]
+        collective = TESTS.get(self.test, self.test)
+        if missing := self._unavailable(collective):
+            said.append(f"NCCL has no {missing} for {collective} over these ranks, and takes a ring")
+        return said + [f"Assumed: {one}" for one in assumed(self.scenario.collectives.algorithm, {collective})]
+
+    def _unavailable(self, collective: str) -> str | None:
+        if self.test == LATENCY or self.scenario.collectives.nccl is None or collective in PAIRED:
+            return None
+        return NcclPlan(self.scenario).unavailable(collective, tuple(range(self.scenario.cluster.ranks)))
 
 
 def collectives_of(gpu: Gpu) -> str:

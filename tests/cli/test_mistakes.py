@@ -365,7 +365,7 @@ def test_run_with_options_that_do_not_fit(fabricsim: Fabricsim, options: list[st
     ("options", "message"),
     [
         (["--seed", "-1"], "  --seed: -1 is too small"),
-        (["--seed", "-1", "--set", "seed=1"], "  --seed: -1 is too small"),
+        (["--seed", "-1", "--set", "seed=1"], "--seed -1 and --set seed=1 both say what seed is; take one of them out"),
         (["--engine", "3"], "  --engine: '3' is not one of flow, packet"),
         (["--cluster", "nope"], "  --cluster: there is no 'nope'"),
         (["--set", "seed=-1"], "  --set: seed: -1 is too small"),
@@ -373,6 +373,13 @@ def test_run_with_options_that_do_not_fit(fabricsim: Fabricsim, options: list[st
 )
 def test_traffic_names_the_option_that_does_not_fit(fabricsim: Fabricsim, options: list[str], message: str) -> None:
     assert message in refused(fabricsim, "traffic", "incast", *options)
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "traffic incast", "bench all_reduce"])
+def test_an_option_and_a_setting_that_say_the_same_are_refused(fabricsim: Fabricsim, command: str) -> None:
+    asked = *command.split(), "gpt2-medium-dp", "--transport", "tcp-10g", "--set", "transport=rdma-100g"
+
+    assert "--transport tcp-10g and --set transport=rdma-100g both say what transport is" in refused(fabricsim, *asked)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from fabricsim.results.summary import bus_factor
 from fabricsim.run import benchtable
 from fabricsim.run.bench import COLLECTIVES, collective_times, devices, point_to_point_times
 from fabricsim.scenario import library
-from fabricsim.scenario.load import load
+from fabricsim.scenario.load import load, machine
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.traces import nccl_tests, osu
 
@@ -263,3 +265,34 @@ def test_captured_log_as_reference(traces: Path, hkbu: Scenario) -> None:
 
     assert reference.ranks in {None, 32}
     assert bench.to_dict()["errors"]["sizes"] == len(bench.rows) == len(reference.seconds) > 10
+
+
+# ---- what the how-to says -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_dgx() -> Callable[..., Scenario]:
+    def _(*settings: str) -> Scenario:
+        return machine("dgx-h100", "rdma-400g", 2, settings).scenario
+
+    return _
+
+
+def test_the_page_has_the_bandwidth_that_the_command_prints(two_dgx: Callable[..., Scenario]) -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/against-nccl-tests.md").read_text(encoding="utf-8")
+    (said,) = re.findall(r"For two DGX H100 that is ([\d.]+) GB/s at 8 GiB", page)
+
+    found = benchtable.run(two_dgx(), "all_reduce", [2**33], None)
+    assert f"Bus bandwidth at 8 GiB, the largest size: {said} GB/s" in found.to_text()
+
+
+@pytest.mark.parametrize(
+    ("test", "algorithm", "said"),
+    [("all_reduce", "nvls", True), ("all_gather", "pat", True), ("all_reduce", "nvls_tree", False)],
+)
+def test_an_algorithm_that_nccl_does_not_have_there_is_named(
+    two_dgx: Callable[..., Scenario], test: str, algorithm: str, *, said: bool
+) -> None:
+    found = benchtable.run(two_dgx(f"collectives.algorithm.{test}={algorithm}"), test, [2**26], None)
+
+    assert (f"NCCL has no {algorithm} for {test} over these ranks, and takes a ring" in found.to_text()) == said

@@ -127,6 +127,12 @@ class NcclPlan:
             protocols=() if protocol is None else (protocol,),
         )
 
+    def unavailable(self, collective: str, ranks: tuple[int, ...]) -> str | None:
+        """Name the algorithm of NCCL that the settings give a collective and that it does not have for these ranks."""
+        named, group = self._settings.wanted("algorithm", collective), self.group(ranks)
+        ours = next((ours for ours, engine in _ENGINE.items() if engine == named), None)
+        return None if ours is None or any(cost.exists(collective, ours, p, group) for p in _LINES) else named
+
     def __call__(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
         """Choose for a call of `size` bytes; see `fabricsim.collectives.choice.Choose`."""
         return self._choice(collective, len(ranks), self._hosts(ranks), size)

@@ -255,10 +255,20 @@ def test_the_layout_of_the_scenario_is_tried_and_compared(tmp_path: Path, tensor
     assert own["iteration_time_s"] == simulate(small()).iteration / 1e12
     told = searched_text(found.rows, found.keys, found.layouts, found.simulated)[-2]
     others = [row["iteration_time_s"] for row in found.rows if not row["own"] and row["status"] == "done"]
-    if all(own["iteration_time_s"] <= other for other in others):
+    if not others:
+        assert str(told).startswith("The scenario's own layout is the only one left")
+    elif all(own["iteration_time_s"] <= other for other in others):
         assert told == "The scenario's own layout is the best."
     else:
         assert f"{100 * (own['iteration_time_s'] / min(others) - 1):.1f} % longer than the best" in str(told)
+
+
+@pytest.mark.slow
+def test_values_that_fit_nowhere_leave_the_own_layout_alone(tmp_path: Path) -> None:
+    found = search(small(), tmp_path, given={"job.micro_batch": [4096, 8192]})
+
+    told = str(searched_text(found.rows, found.keys, found.layouts, found.simulated)[-2])
+    assert told.startswith("The scenario's own layout is the only one left; the commonest reason of others: job.")
 
 
 @pytest.mark.slow
