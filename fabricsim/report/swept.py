@@ -27,7 +27,13 @@ if TYPE_CHECKING:
 HEADLINES = ("iteration_time_s", "makespan_s", "time_s")
 """What is drawn and ranked if nothing else is asked for: the first of these that there is."""
 _COSTS = {"network_cost_per_gpu_usd": "US$/GPU", "network_power_per_gpu_w": "W/GPU"}
-_HEADS = {**_COSTS, "iteration_time_s": "iteration", "exposed_communication_s": "exposed", "busbw_bytes_per_s": "busbw"}
+_HEADS = {
+    **_COSTS,
+    "iteration_time_s": "iteration",
+    "tokens_per_s": "tokens/s",
+    "exposed_communication_s": "exposed",
+    "busbw_bytes_per_s": "busbw",
+}
 _SHOWN = (
     "iteration_time_s",
     "makespan_s",
@@ -40,6 +46,7 @@ _SHOWN = (
 )
 _SPARED = ("exposed_communication_s", "mfu", "time_s", "makespan_s", "slowdown_p99", *reversed(_COSTS), *_SHOWN)
 """What is given up where the terminal is narrow, in this order."""
+_RATE = "tokens_per_s"
 _TOKENS = "tokens"  # column of a search whose layouts differ in them
 _MOST_ROWS = 20
 _HEAD = 9  # characters of a heading's line
@@ -54,14 +61,15 @@ _NEAR = 0.05  # of the best layout
 
 
 def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
-    """Give the table of the runs, the quickest first, and the first errors."""
+    """Give the table of the runs, the quickest first, per token if they differ in tokens, and the first errors."""
     done = [row for row in rows if row["status"] == "done"]
     said: list[RenderableType] = []
     if done:
-        ranking = headline(done)
-        done = sorted(done, key=lambda row: row[ranking])
+        ranking = _RATE if _differ_in_tokens(done) else headline(done)
+        done = sorted(done, key=lambda row: -row[ranking] if ranking == _RATE else row[ranking])
         differing = [key for key in varied if len({_told(row[key]) for row in done}) > 1] or varied
-        shown = [key for key in _SHOWN if key not in differing and done[0].get(key) is not None]
+        every = (*_SHOWN[:1], _RATE, *_SHOWN[1:]) if ranking == _RATE else _SHOWN
+        shown = [key for key in every if key not in differing and done[0].get(key) is not None]
         heads = {**_short(differing), **{key: _HEADS.get(key, key) for key in shown}}
         spared = [heads[key] for key in _SPARED if key in shown and key != ranking]
         title = f"{human_count(len(rows), 'runs')}, by {ranking}"
@@ -76,6 +84,13 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
     if len(failed) > _FEW:
         said.append(f"and {len(failed) - _FEW:,} more errors, in the index")
     return said
+
+
+def _differ_in_tokens(done: Rows) -> bool:
+    """Whether iterations of runs have other numbers of tokens, so that the shortest need not be the quickest."""
+    rates = [row.get(_RATE) for row in done]
+    tokens = [round(rate * row["iteration_time_s"]) for rate, row in zip(rates, done, strict=True) if rate]
+    return len(tokens) == len(done) and len(set(tokens)) > 1
 
 
 def _table(
