@@ -67,12 +67,12 @@ def test_names_of_ticks_do_not_run_into_one_another(rates: tuple[float, ...], wi
 def test_runs_of_different_batches_are_ranked_by_their_tokens() -> None:
     small = {"run": "r", "status": "done", "batch": 64, "iteration_time_s": 1.0, "tokens_per_s": 64.0, "error": ""}
     large = {**small, "batch": 128, "iteration_time_s": 1.5, "tokens_per_s": 128 / 1.5}
-    text = "\n".join(map(_plain, swept_text([small, large], ["batch"])))
+    text = Text("\n").join(map(_plain, swept_text([small, large], ["batch"]))).plain
     assert text.startswith("2 runs, by tokens_per_s")
     assert text.index("128") < text.index("64 ")
 
     slow = {**small, "batch": 2, "iteration_time_s": 2.0, "tokens_per_s": 32.0}  # as many tokens
-    assert _plain(swept_text([slow, small], ["batch"])[0]).startswith("2 runs, by iteration_time_s")
+    assert _plain(swept_text([slow, small], ["batch"])[0]).plain.startswith("2 runs, by iteration_time_s")
 
 
 def test_a_heat_map_if_there_are_many() -> None:
