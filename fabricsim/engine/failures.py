@@ -125,6 +125,8 @@ class Failures:
         self._open: dict[int, list[int]] = {}  # outages of each wire that have not ended, by their place
         world.failures = self
         fabric = scenario.fabric
+        # those that make no wire slower than as built
+        self._as_built = {index for index, each in enumerate(fabric.failures) if each.rate is not None}
         slow = SUBNET_MANAGER if scenario.switch.credits is not None else ROUTING
         self.reconvergence = slow if fabric.reconvergence is None else fabric.reconvergence
         self.local_repair = min(fabric.local_repair, self.reconvergence)
@@ -139,6 +141,8 @@ class Failures:
                 changes: dict[What, float | None] = {"rate": failure.rate, "loss": failure.bit_error_rate}
                 values = {what: value for what, value in changes.items() if value is not None}
                 whole = target if values else in_both_directions(platform, target)
+                if failure.rate is not None and np.any(platform.wires.rate[list(target.wires)] > failure.rate):
+                    self._as_built.discard(index)
                 for begin, end in islice(intervals, 1):
                     self._begins[index] = min(self._begins.get(index, NEVER), begin)
                     self._draw_from(index, _events(whole, chain([(begin, end)], intervals), values, self._numbers))
@@ -291,7 +295,11 @@ class Failures:
             for index, begin in self._begins.items()
             if begin >= end
         ]
-        return [said for said in (self._waits(), _OF_BIT_ERRORS if self._lossy else "", *later) if said]
+        as_built = [
+            f"fabric.failures[{index}] has a rate that its links do not exceed as built: it makes none slower"
+            for index in sorted(self._as_built)
+        ]
+        return [said for said in (self._waits(), _OF_BIT_ERRORS if self._lossy else "", *later, *as_built) if said]
 
     def _waits(self) -> str:
         hit = [each for each in self.outages if each.routes and each.end > each.begin]

@@ -254,6 +254,14 @@ def test_a_run_tells_what_bit_errors_do_not_cost_in_its_engine(engine: str, told
     assert any("no time to recover" in note for note in notes) == told
 
 
+@pytest.mark.parametrize(("rate", "told"), [("200Gbps", True), ("100Gbps", True), ("50Gbps", False)])
+def test_a_failure_that_leaves_links_as_built_is_said_to(rate: str, *, told: bool) -> None:
+    failure = f'fabric.failures=[{{link="host1-switch0", rate="{rate}"}}]'
+    notes = simulate(load("gpt2-medium-dp", [*TWO_RANKS, failure])).notes
+
+    assert any("a rate that its links do not exceed as built" in note for note in notes) == told
+
+
 def test_a_failure_after_the_end_is_said_to_change_nothing() -> None:
     def notes(begin: str) -> str:
         failing = f'fabric.failures=[{{ switch = "switch0", from = "{begin}", until = "30s" }}]'
