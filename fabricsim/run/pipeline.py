@@ -233,6 +233,8 @@ def check(loaded: LoadedScenario) -> list[str]:
         return [*said, *remarks(loaded.scenario, loaded.asked, sum(len(ranks) for _, ranks in jobs.values()))]
     if job is None:
         _require_joined(fabric)
+        apart = first_apart(standing, fabric.platform.cluster.hosts, fabric.platform.cluster.nics_per_host)
+        said += [f"no cable that is not down leads from host0 to host{apart}"] * (apart != NONE)
         return [*said, *remarks(loaded.scenario, loaded.asked)]
     gpu = loaded.scenario.cluster.gpu
     _check_fit(job, loaded)

@@ -220,6 +220,17 @@ def test_check_and_run_say_which_switches_a_job_does_not_need() -> None:
     assert said not in simulate(load("gpt2-medium-dp", across)).notes
 
 
+def test_check_says_what_failures_cut_off_from_the_start() -> None:
+    leaves = {"topology": "leaf-spine", "hosts_per_leaf": 2, "spines": 1}
+    tables = {"name": "cut", "cluster": {"include": "dgx-h100", "hosts": 4}, "transport": "rdma-400g"}
+    whole, cut = (
+        check(load({**tables, "fabric": {**leaves, "failures": which}})) for which in ([], [{"switch": "spine0"}])
+    )
+
+    assert "no cable that is not down leads from host0 to host2" in cut
+    assert not any("host2" in said for said in whole)
+
+
 @pytest.mark.slow
 def test_the_shipped_what_if_feels_its_oversubscription() -> None:
     small = ["job.model.layers=2", "job.global_batch=8"]

@@ -89,7 +89,7 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
         return _failed(task, name, error), there
     priced = [read_prices(task.prices).model_dump()] if task.prices else []
     name = _digest([task.kind, dict(task.options), loaded.resolved, list(_contents(task, loaded)), *priced])
-    known = _read(task.folder / f"{name}.json")
+    known = read_run(task.folder / f"{name}.json")
     if known is not None and (known["status"] == "failed" or not task.keep or _is_kept(task, name)):
         return known, True
     try:
@@ -293,7 +293,7 @@ def _write(task: Task, outcome: SweptRun, more: Mapping[str, object]) -> None:
         part.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
 
 
-def _read(path: Path) -> SweptRun | None:
+def read_run(path: Path) -> SweptRun | None:
     """Read what a run gave; None if the file is not there or none of ours, so that the run is made anew."""
     try:
         told = json.loads(path.read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fabricsim.errors import InputError
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
-from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out, texts_in
+from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out, read_run, texts_in
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.load import load
 from fabricsim.scenario.prices import read_prices
@@ -213,7 +213,7 @@ def run(  # noqa: PLR0913  the rest are rarely given, and by name only
         not made again.
     `workers`, `scheduler`: as of `fabricsim.run.sweeps.workers.results`; results do not depend on them.
     `shard`: the part to run; the index of a part is named after it.
-    Raises InputError if the folder is in use or cannot be written.
+    Raises InputError if the folder is in use, by runs that did not all fail, or cannot be written.
     """
     folder = _folder(output, resume=resume)
     tasks = [task for task in sweep.tasks(folder) if shard is None or task.number % shard.of == shard.number - 1]
@@ -241,9 +241,13 @@ def index_of(shard: Shard | None) -> str:
 
 def _folder(output: Path, *, resume: bool) -> Path:
     folder = output / RUNS
-    if not resume and folder.is_dir() and any(folder.glob("*.json")):
-        msg = f"-o {output}: holds the runs of a sweep; add --resume to go on with it, or name another folder"
-        raise InputError(msg)
+    if not resume and folder.is_dir():
+        kept = {path: read_run(path) for path in folder.glob("*.json")}
+        if any(run is None or run["status"] != "failed" for run in kept.values()):
+            msg = f"-o {output}: holds the runs of a sweep; add --resume to go on with it, or name another folder"
+            raise InputError(msg)
+        for path in kept:  # nothing is lost with runs that failed, as all do by a misspelt key
+            path.unlink()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -96,6 +96,17 @@ def test_a_folder_in_use_is_refused_without_resume(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_sweep_all_of_whose_runs_failed_is_in_nobodys_way(tmp_path: Path) -> None:
+    one = {**STUDY, "grid": {"job.micro_batch": [2, 4]}}
+    slip = run(tmp_path, {**one, "settings": {**SMALL, "job.bath": 3}})
+    assert {row["status"] for row in slip.rows} == {"failed"}
+
+    assert {row["status"] for row in run(tmp_path, one).rows} == {"done"}
+    with pytest.raises(InputError, match="--resume"):
+        run(tmp_path, one)
+
+
+@pytest.mark.slow
 def test_damaged_files_of_runs_are_made_anew(tmp_path: Path) -> None:
     run(tmp_path)
     before = content(tmp_path)
