@@ -77,12 +77,15 @@ class Mistake:
         What to write instead.
     where
         ``"file.toml:12"`` or ``"--set"``; empty if the place is not known.
+    against
+        Dotted path of another setting that it does not go with, whose place is named, too.
     """
 
     key: str
     problem: str
     way_out: str = ""
     where: str = ""
+    against: str = ""
 
     def __str__(self) -> str:
         """Write place, key, problem and way out on one line."""

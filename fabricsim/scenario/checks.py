@@ -195,7 +195,7 @@ def _pcie(scenario: Parts) -> Iterator[Mistake]:
             yield Mistake(f"cluster.{key}", 'has no effect with join = "ideal"', 'take it out, or set join = "pcie"')
     if cluster.gpus_per_host % cluster.gpus_per_pcie_switch:
         problem = f"{cluster.gpus_per_pcie_switch} does not divide the {cluster.gpus_per_host} GPUs of a host"
-        yield Mistake("cluster.gpus_per_pcie_switch", problem, "choose a divisor")
+        yield Mistake("cluster.gpus_per_pcie_switch", problem, "choose a divisor", against="cluster.gpus_per_host")
     if cluster.nic_below_gpu_switch and cluster.gpus_per_pcie_switch == 1:
         problem = "is true, but gpus_per_pcie_switch = 1 means that there is no switch"
         yield Mistake("cluster.nic_below_gpu_switch", problem, "set it to false, or raise gpus_per_pcie_switch")
@@ -208,7 +208,8 @@ def _nics(scenario: Parts) -> Iterator[Mistake]:
     cluster, nics = scenario.cluster, scenario.cluster.nics_per_host
     if cluster.gpus_per_host % nics:
         problem = f"{nics} does not divide the {cluster.gpus_per_host} GPUs of a host: each NIC belongs to as many"
-        yield Mistake("cluster.nics_per_host", problem, "choose a divisor of gpus_per_host")
+        way_out = "choose a divisor of gpus_per_host"
+        yield Mistake("cluster.nics_per_host", problem, way_out, against="cluster.gpus_per_host")
     if nics > 1 and cluster.nic.socket > 0:
         problem = f"has no effect with nics_per_host = {nics}: each NIC is on the socket of its GPUs"
         yield Mistake("cluster.nic.socket", problem, "take it out")

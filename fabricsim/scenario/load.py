@@ -304,7 +304,12 @@ def _placed(mistakes: Sequence[Mistake], root: TreeNode) -> list[Mistake]:
     """Add the place of each mistake's key."""
     placed = []
     for mistake in mistakes:
-        keys = [quoted or bare for quoted, bare in _PARTS.findall(mistake.key)]
-        path = tuple(int(key) if key.isdigit() else key for key in keys)
-        placed.append(Mistake(mistake.key, mistake.problem, mistake.way_out, where(root, path)))
+        here, there = (where(root, _path(key)) for key in (mistake.key, mistake.against))
+        also = f"; {mistake.against} is from {there}" if mistake.against and there and there != here else ""
+        placed.append(Mistake(mistake.key, f"{mistake.problem}{also}", mistake.way_out, here))
     return placed
+
+
+def _path(key: str) -> tuple[str | int, ...]:
+    parts = [quoted or bare for quoted, bare in _PARTS.findall(key)]
+    return tuple(int(part) if part.isdigit() else part for part in parts)

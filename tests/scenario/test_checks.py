@@ -320,6 +320,18 @@ def test_tables_that_do_not_fit_together_are_refused(name: str, overrides: list[
     assert mistake.way_out
 
 
+def test_what_a_scenario_keeps_of_another_cluster_is_named_beside_the_key_of_a_preset() -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load(DP, ["cluster=dgx-h100"])
+
+    assert [mistake.key for mistake in caught.value.mistakes] == [
+        "cluster.gpus_per_pcie_switch",
+        "cluster.nics_per_host",
+    ]
+    kept = "; cluster.gpus_per_host is from workloads/scenarios/gpt2-medium-dp.toml:7"
+    assert all(mistake.problem.endswith(kept) for mistake in caught.value.mistakes)
+
+
 @pytest.mark.parametrize(
     ("layers", "virtual", "fitting"),
     [

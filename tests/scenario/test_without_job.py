@@ -41,7 +41,10 @@ interrupt_moderation = [
 MISTAKES = {
     "fabric.hosts_per_leaf": (2, "is missing"),
     "transport.mpi.inline_limit": (3, "unknown key"),
-    "cluster.gpus_per_pcie_switch": (7, "3 does not divide the 4 GPUs of a host"),
+    "cluster.gpus_per_pcie_switch": (
+        7,
+        "3 does not divide the 4 GPUs of a host; cluster.gpus_per_host is from workloads/clusters/hkbu.toml:7",
+    ),
     "cluster.nic.socket": (10, "'1' is no whole number"),
     "cluster.nic.mpi_latency": (11, "2.2 has no unit"),
     "cluster.ethernet_nic.socket": (15, "2 is no socket of a CPU 'xeon-skylake-2s' with 2 (counted from 0)"),
