@@ -122,13 +122,12 @@ def rerun(  # noqa: PLR0913  one parameter per option
 
 
 def _send_again(earlier: TrafficRecord, watch: Watch | None) -> TrafficRecord:
-    from fabricsim.run.traffic import simulate  # noqa: PLC0415  as above
-    from fabricsim.scenario.load import from_tables  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.pipeline import reload  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.run.traffic import send  # noqa: PLC0415  as above
 
-    scenario = from_tables(earlier.resolved)
-    with common.progress(f"{earlier.matrix.name} on {scenario.name}") as report:
-        result = simulate(scenario, earlier.matrix, watch=watch, progress=report)
-    return replace(result, source=earlier.source, resolved=earlier.resolved)
+    loaded = reload(earlier)
+    with common.progress(f"{earlier.matrix.name} on {loaded.scenario.name}") as report:
+        return send(loaded, earlier.matrix, watch=watch, progress=report)
 
 
 @common.on_paper

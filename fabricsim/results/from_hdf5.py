@@ -80,8 +80,12 @@ def read_about(reader: ResultFile) -> dict[str, Any]:
         "resolved": _read_resolved(reader),
         "seed": reader.integer_attribute("seed"),
         "counters": reader.json_attribute("counters"),
-        "notes": tuple(reader.text_attribute("notes").splitlines()) if reader.has_attribute("notes") else (),
+        **{name: _read_lines(reader, name) for name in ("notes", "asked")},
     }
+
+
+def _read_lines(reader: ResultFile, name: str) -> tuple[str, ...]:
+    return tuple(reader.text_attribute(name).splitlines()) if reader.has_attribute(name) else ()
 
 
 def _read_resolved(reader: ResultFile) -> dict[str, Any]:

@@ -233,6 +233,7 @@ class RunRecord:
     `jobs`: those of a run of several, or of one beside other traffic.
     `pairs`: bytes of an iteration between pairs of ranks, if they were asked for.
     `failures`: records of `fabricsim.results.columns.FAILURES`: links that failures slowed down or took down.
+    `asked`: keys of the settings that were laid over the scenario.
     """
 
     name: str
@@ -260,6 +261,7 @@ class RunRecord:
     jobs: tuple[JobRecord, ...] = ()
     pairs: Pairs | None = None
     failures: NDArray[np.void] = field(default_factory=none_failed)
+    asked: tuple[str, ...] = ()
 
     @property
     def steps(self) -> tuple[StepTime, ...]:

@@ -54,6 +54,8 @@ def write_about(file: h5py.File, form: str, result: RunRecord | TrafficRecord) -
     file.attrs["versions"] = json.dumps(provenance.versions())
     file.attrs["seed"] = np.int64(result.seed)
     file.attrs["notes"] = "\n".join(result.notes)
+    if result.asked:
+        file.attrs["asked"] = "\n".join(result.asked)
 
 
 def _write_root(file: h5py.File, result: RunRecord) -> None:

@@ -76,8 +76,8 @@ class TrafficRecord:
     `wall_seconds`: time the simulation itself took.
     `packets`: what the packet engine recorded besides; None in a flow run.
     `series`: payload rates of the wires that were tapped; None in a flow run.
-    `source`, `resolved`, `failures`, `notes`: the scenario as it was written, and with everything included, what
-        failed, and what a reader has to know, as of `fabricsim.results.result.RunRecord`.
+    `source`, `resolved`, `failures`, `notes`, `asked`: the scenario as it was written, and with everything included,
+        what failed, what a reader has to know, and what was set, as of `fabricsim.results.result.RunRecord`.
     """
 
     name: str
@@ -97,6 +97,7 @@ class TrafficRecord:
     resolved: dict[str, Any] = field(default_factory=dict)
     failures: NDArray[np.void] = field(default_factory=none_failed)
     notes: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
 
     @property
     def slowdown(self) -> NDArray[np.float64]:

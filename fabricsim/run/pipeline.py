@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results import result as record
     from fabricsim.results.pairs import Pairs
+    from fabricsim.results.traffic import TrafficRecord
     from fabricsim.run.together import Stream
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.load import Overrides
@@ -82,10 +83,10 @@ _TICKING = (
 )
 
 
-def reload(result: record.RunRecord) -> LoadedScenario:
+def reload(result: record.RunRecord | TrafficRecord) -> LoadedScenario:
     """Take the scenario of an earlier result; raises ScenarioError if this version no longer accepts it."""
     scenario, files = from_tables(result.resolved), tuple(named_files(result.resolved))
-    return LoadedScenario(scenario, result.source, result.resolved, Path(result.name), files=files)
+    return LoadedScenario(scenario, result.source, result.resolved, Path(result.name), files=files, asked=result.asked)
 
 
 def load_fabric(
@@ -448,6 +449,7 @@ def _run(
         notes=(*ready.notes, *remarks(scenario, loaded.asked, ready.ranks), *_notes(fabric, beside, replayed.end)),
         jobs=records if ready.named else (),
         failures=fabric.failures.records(replayed.end),
+        asked=loaded.asked,
     )
     large = sum(getattr(table, "nbytes", 0) for table in vars(fabric.world).values()) > _LARGE
     del env, fabric

@@ -140,7 +140,7 @@ def send(
     """Do as `simulate` on a scenario that was loaded; the result knows it, and what a reader has to know."""
     result = simulate(loaded.scenario, matrix, watch=watch, progress=progress)
     notes = *remarks(loaded.scenario, loaded.asked), *result.notes
-    return replace(result, source=loaded.source, resolved=loaded.resolved, notes=notes)
+    return replace(result, source=loaded.source, resolved=loaded.resolved, notes=notes, asked=loaded.asked)
 
 
 def simulate(

@@ -175,6 +175,24 @@ def test_rerun_gives_the_same_bytes(fabricsim: Fabricsim, result: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", ["run ideal-16", "traffic incast ideal-16 --flows 3"])
+def test_rerun_keeps_what_was_said_of_settings(fabricsim: Fabricsim, tmp_path: Path, command: str) -> None:
+    settings = ["--set", "transport=roce-100g", "--set", "transport.congestion_control.law=timely"]
+    if command.startswith("run"):
+        settings += ["--set", "job.model.layers=1"]
+        command = command.replace("ideal-16", "gpt2-medium-dp")
+    code, out, _ = fabricsim(*command.split(), *settings, "-o", "one.h5" if command.startswith("run") else "out")
+    first = next(tmp_path.rglob("*.h5"))
+
+    assert (code, "transport.congestion_control.law: no effect in the flow engine" in " ".join(out.split())) == (
+        0,
+        True,
+    )
+    assert fabricsim("rerun", str(first.relative_to(tmp_path)), "-o", "again.h5")[0] == 0
+    assert (tmp_path / "again.h5").read_bytes() == first.read_bytes()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_plot_makes_its_folder_and_three_pictures(fabricsim: Fabricsim, result: Path, form: str, magic: bytes) -> None:
     code, out, err = fabricsim("plot", result.name, "-o", "a/b", "--format", form)
