@@ -63,7 +63,8 @@ def bench(  # noqa: PLR0913  one parameter per option
     benchtable.check_test(test)
     parts: common.Options = {"cluster": cluster, "transport": transport, "collectives": collectives}
     rest: common.Options = {f"collectives.algorithm.{TESTS.get(test, test)}": algorithm}
-    common.refuse_twice(parts | rest, settings or [])
+    common.refuse_twice(parts, settings or [])
+    common.refuse_twice(rest, settings or [], "algorithm")
     loaded = _load(scenario, parts, [*(settings or []), *common.as_settings(rest)])
     common.check_output_file(output, *loaded.files)
     found = loaded.scenario

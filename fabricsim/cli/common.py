@@ -286,13 +286,20 @@ def quantity(option: str, text: str, dimension: Dimension) -> int | float:
         raise InputError(msg) from error
 
 
-def refuse_twice(options: Options, settings: Iterable[str]) -> None:
-    """Raise InputError if a setting says what an option of the same name as its key says, too."""
+def refuse_twice(options: Options, settings: Iterable[str], named: str = "") -> None:
+    """Raise InputError if a setting says what an option says, too.
+
+    `options`: by the key that each gives. `named`: their name if it is not the key; a setting of the table that the key
+        is in is refused as well then, since the option takes its place.
+    """
     for setting in settings:
-        key = setting.partition("=")[0].strip()
-        if options.get(key) is not None:
-            msg = f"--{key} {options[key]} and --set {setting} both say what {key} is; take one of them out"
-            raise InputError(msg)
+        said = setting.partition("=")[0].strip().replace('"', "")
+        for key in (key for key, value in options.items() if value is not None):
+            if said == key or (named and said == key.rpartition(".")[0]):
+                msg = (
+                    f"--{named or key} {options[key]} and --set {setting} both say what {key} is; take one of them out"
+                )
+                raise InputError(msg)
 
 
 @contextmanager

@@ -335,6 +335,7 @@ def _load(scenario: str, settings: list[str], options: common.Options) -> Loaded
 
 def _show_engines(results: Sequence[RunRecord]) -> None:
     from fabricsim.report.difference_text import difference_text  # noqa: PLC0415  --help must not pay for it
+    from fabricsim.report.text import notes_text  # noqa: PLC0415  as above
     from fabricsim.results.difference import difference  # noqa: PLC0415  as above
     from fabricsim.results.summary import summarise  # noqa: PLC0415  as above
 
@@ -342,7 +343,7 @@ def _show_engines(results: Sequence[RunRecord]) -> None:
     labels = (summaries[0]["engine"], summaries[1]["engine"])
     explaining = next(summary for summary in summaries if "queues" in summary)
     title = f"{results[0].name} over {results[0].transport}"
-    common.show(difference_text(title, labels, difference(*results), explaining))
+    common.show(difference_text(title, labels, difference(*results), explaining), notes_text(summaries, labels))
 
 
 def _transports(names: str) -> list[str]:

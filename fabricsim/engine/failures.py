@@ -126,7 +126,9 @@ class Failures:
         world.failures = self
         fabric = scenario.fabric
         # those that make no wire slower than as built
-        self._as_built = {index for index, each in enumerate(fabric.failures) if each.rate is not None}
+        self._as_built = {
+            index for index, each in enumerate(fabric.failures) if each.rate is not None and each.bit_error_rate is None
+        }
         slow = SUBNET_MANAGER if scenario.switch.credits is not None else ROUTING
         self.reconvergence = slow if fabric.reconvergence is None else fabric.reconvergence
         self.local_repair = min(fabric.local_repair, self.reconvergence)

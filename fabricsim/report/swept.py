@@ -157,7 +157,8 @@ def searched_text(
         tables.append(_table("Best at each cost of the network", cheaper, heads, keys, spared))
     own = next((row for row in rows if row.get("own")), None)
     if own is not None:
-        tables.append(_own_text(own, ranked[0], keys) if ranked[1:] or own is not ranked[0] else _alone_text(rows))
+        alone = len(ranked) == 1 and all(_kind(row) == _UNFIT for row in rows if row is not own)
+        tables.append(_alone_text(rows) if alone else _own_text(own, ranked[0], keys))
     reasons = Counter(_kind(row) for row in rows if row["status"] != "done")
     counted = [f"{count:,} {reason}" for reason, count in reasons.most_common()]
     told = f"{layouts:,} layouts: {simulated:,} simulated; out: {', '.join(counted) or 'none'}"
@@ -241,7 +242,7 @@ def published_text(rows: Rows) -> list[RenderableType]:
     return [table, f"{said}.", *(f"not searched: {count}: {reason}" for reason, count in left.most_common())]
 
 
-_WITHIN = "within the gap of "
+_WITHIN, _UNFIT = "within the gap of ", "that do not fit together"
 _REASONS = {
     "needs ": "that do not fit into memory",
     "costs ": "over what networks may cost or draw",
@@ -255,7 +256,7 @@ _REASONS = {
 def _kind(row: Mapping[str, Any]) -> str:
     if row["status"] == "failed":
         return "that failed"
-    return next((kind for said, kind in _REASONS.items() if said in row["error"]), "that do not fit together")
+    return next((kind for said, kind in _REASONS.items() if said in row["error"]), _UNFIT)
 
 
 def _told(value: object) -> str:

@@ -112,7 +112,7 @@ def _loaded(source: str, file: Path, label: str, overrides: Overrides, *, with_j
     scenario, laid = _checked(root, includer)
     tables = _tables(laid)
     read = [*([] if label == _DICT else [file]), *includer.files, *named_files(tables)]
-    asked = tuple(text.partition("=")[0].strip() for text in texts(overrides))
+    asked = tuple(key for text in texts(overrides) for key in _leaves(override(text)))
     return LoadedScenario(scenario, source, tables, file, dict(grades(laid)), tuple(dict.fromkeys(read)), asked)
 
 
@@ -298,6 +298,15 @@ def _with_base_job(root: TreeNode) -> TreeNode:
         return root
     laid = {name: overlay(base, node, ("job",)) if node.is_table else node for name, node in jobs.value.items()}
     return root.laid({"jobs": TreeNode(laid, jobs.where)})
+
+
+def _leaves(node: TreeNode, key: str = "") -> Iterator[str]:
+    """Give the keys of all values of a table, such as ``"transport.packet.ack_every"``."""
+    if not node.is_table:
+        yield key
+        return
+    for name, inner in node.value.items():
+        yield from _leaves(inner, f"{key}.{name}" if key else name)
 
 
 def _placed(mistakes: Sequence[Mistake], root: TreeNode) -> list[Mistake]:

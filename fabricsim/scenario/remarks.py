@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _FRAMING = {"payload", "header"}  # of transport.packet; flows know them, too
 _TIMERS = {"minimum_timeout", "maximum_timeout", "maximum_window"}  # what is sent again after a failure
-_PORT_TO_PORT = {"name", "latency", "forwarding"}  # of a switch
+_PORT_TO_PORT = {"name", "include", "latency", "forwarding"}  # of a switch
 
 
 def remarks(scenario: Scenario, asked: Iterable[str] = (), ranks: int | None = None) -> list[str]:
@@ -29,17 +29,17 @@ def remarks(scenario: Scenario, asked: Iterable[str] = (), ranks: int | None = N
 def _idle(scenario: Scenario, ranks: int | None) -> Iterator[str]:
     gpus = scenario.cluster.ranks
     if ranks is not None and ranks < gpus:
-        yield f"{gpus - ranks:,} of {human_count(gpus, 'GPUs')} idle, for {human_count(ranks, 'ranks')}"
+        yield f"{gpus - ranks:,} of {human_count(gpus, 'GPUs')} without a job, for {human_count(ranks, 'ranks')}"
 
 
 def _without_costs(scenario: Scenario, ranks: int | None) -> Iterator[str]:
     if ranks is not None and ranks > 1 and "collectives" not in scenario.model_fields_set:
-        yield 'default of collectives: none of NCCL\'s times to start and for each step, which collectives = "nccl" has'
+        yield "default of collectives: no times to start and for each step, which its presets have (nccl, rccl, ...)"
 
 
 def _faster_wire(scenario: Scenario) -> Iterator[str]:
-    wire, port = scenario.fabric.link_rate, scenario.transport.line_rate
-    if wire is not None and wire > port:
+    wire, port = scenario.fabric.link_rate, min(each.transport.line_rate for each in scenario.of_kinds)
+    if wire is not None and wire > port and not scenario.fabric.cables:  # which may be slower to some hosts
         said = f"fabric.link_rate {_gbps(wire)} is more than transport.line_rate {_gbps(port)} of the adapters"
         yield f"{said}, which are taken to be as fast"
 
@@ -67,4 +67,5 @@ def _of_packets(key: str, *, failing: bool) -> bool:
         return name not in _FRAMING | (_TIMERS if failing else set())
     if key.startswith("transport.load_balancing"):
         return not failing
-    return key.startswith("transport.congestion_control")
+    # some laws are paced, which flows know
+    return key.startswith("transport.congestion_control.") and name not in {"law", "include"}

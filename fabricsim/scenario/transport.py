@@ -71,7 +71,7 @@ class Transport(Spec):
     ``host_efficiency`` are the shares of what framing leaves of the wire, and packets of the hosts' PCIe links, that
     transfers reach; the latter is above 1 if packets carry more than the model counts. The kind
     ``ideal`` has no headers: a payload byte is a wire byte. ``packet``, ``congestion_control`` and
-    ``load_balancing`` act in the packet engine only.
+    ``load_balancing`` act in the packet engine; flows know whether senders are paced, and timeouts after failures.
     """
 
     name: str

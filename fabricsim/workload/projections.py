@@ -55,15 +55,12 @@ def _take_group(tape: Tape, job: Job, tokens: int) -> None:
         return streamed(name, elements, move, tape.width, "stream")
 
     size, order = gathered * tape.width, kernel("order gathered QKV", gathered, Pass(1, 1))
-    back = [
-        kernel("zeros beside own queries", queries, Pass(0, 1)),
-        kernel("own queries gradient", own, Pass(1, 1)),
-        kernel("QKV join gradient", group, Pass(1, 1)),
-        kernel("zeros beside own group", gathered, Pass(0, 1)),
-        kernel("own group gradient", group, Pass(1, 1)),
-    ]
     gather, scatter = (Exchange(name, "tensor", size) for name in ("all_gather", "reduce_scatter"))
-    tape.step([gather, order], [*back, order, scatter])
+    beside_group = kernel("zeros beside own group", gathered, Pass(0, 1))
+    tape.step([gather, order], [beside_group, kernel("own group gradient", group, Pass(1, 1)), order, scatter])
+    tape.stream("QKV join", group, None, Pass(1, 1))
+    beside_queries = kernel("zeros beside own queries", queries, Pass(0, 1))
+    tape.step([], [beside_queries, kernel("own queries gradient", own, Pass(1, 1))])
 
 
 def _rotate(tape: Tape, tensors: tuple[int, ...], *, scaled: bool) -> None:

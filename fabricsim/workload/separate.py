@@ -63,6 +63,9 @@ _DROPOUT = (
     Elementwise("drop", _TWO, (_TWO,)),
 )
 
+_TRANSPOSE = Elementwise("transpose", _ONE, (_ONE,))
+_QKV = {"QKV join and bias": (_BIAS, _TRANSPOSE), "QKV bias": (_BIAS,), "QKV join": (_TRANSPOSE,)}
+
 SEPARATE = {
     "bias-GELU": (
         _BIAS,
@@ -102,7 +105,7 @@ SEPARATE = {
         Elementwise("sum", _REDUCE, kernel="function"),
         Elementwise("softmax", _ONE, (_TWO, _REDUCE, _ONE, _TWO), kept=1, kernel="function"),
     ),
-    "QKV join and bias": (_BIAS, Elementwise("transpose", _ONE, (_ONE,))),
+    **_QKV,
     "attention dropout": (*_DROPOUT, Elementwise("dropped", None, kept=1)),
     "dropout": _DROPOUT,
     "bias-dropout-residual": (_BIAS, *_DROPOUT, _TO_WHOLE, *_whole(Elementwise("plus residual", _TWO))),
@@ -119,7 +122,7 @@ _OPERATORS = {
         Elementwise("mask scores", _ONE),
         Elementwise("softmax", _ONE, (_TWO,), kept=1, kernel="function"),
     ),
-    "QKV join and bias": (_BIAS, Elementwise("transpose", _ONE, (_ONE,))),
+    **_QKV,
     "bias-dropout-residual": (_BIAS, _DROPPED, Elementwise("plus residual", _TWO)),
 }
 """The same if a framework has GELU, layer norms, softmax and dropout as one kernel each."""
@@ -133,7 +136,7 @@ _MIXED = {
         _TO_WHOLE,
         *_whole(Elementwise("softmax", _ONE, (_TWO,), kept=1, kernel="function")),
     ),
-    "QKV join and bias": _OPERATORS["QKV join and bias"],
+    **_QKV,
     "attention dropout": (*_whole(_DROPPED), _TO_HALF),
     "bias-dropout-residual": (_BIAS, _DROPPED, _TO_WHOLE, *_whole(Elementwise("plus residual", _TWO))),
     "residual": SEPARATE["residual"],

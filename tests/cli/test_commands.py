@@ -177,14 +177,14 @@ def test_rerun_gives_the_same_bytes(fabricsim: Fabricsim, result: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["run ideal-16", "traffic incast ideal-16 --flows 3"])
 def test_rerun_keeps_what_was_said_of_settings(fabricsim: Fabricsim, tmp_path: Path, command: str) -> None:
-    settings = ["--set", "transport=roce-100g", "--set", "transport.congestion_control.law=timely"]
+    settings = ["--set", "transport=roce-100g", "--set", "transport.congestion_control.gain=0.01"]
     if command.startswith("run"):
         settings += ["--set", "job.model.layers=1"]
         command = command.replace("ideal-16", "gpt2-medium-dp")
     code, out, _ = fabricsim(*command.split(), *settings, "-o", "one.h5" if command.startswith("run") else "out")
     first = next(tmp_path.rglob("*.h5"))
 
-    assert (code, "transport.congestion_control.law: no effect in the flow engine" in " ".join(out.split())) == (
+    assert (code, "transport.congestion_control.gain: no effect in the flow engine" in " ".join(out.split())) == (
         0,
         True,
     )

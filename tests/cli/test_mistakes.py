@@ -375,6 +375,13 @@ def test_traffic_names_the_option_that_does_not_fit(fabricsim: Fabricsim, option
     assert message in refused(fabricsim, "traffic", "incast", *options)
 
 
+@pytest.mark.parametrize("key", ["collectives.algorithm", "collectives.algorithm.all_reduce"])
+def test_an_algorithm_given_twice_is_refused(fabricsim: Fabricsim, key: str) -> None:
+    asked = ["bench", "all_reduce", "gpt2-medium-dp", "--algorithm", "ring", "--set", f"{key}=tree"]
+
+    assert f"--algorithm ring and --set {key}=tree both say what" in refused(fabricsim, *asked)
+
+
 @pytest.mark.parametrize("command", ["run", "compare", "traffic incast", "bench all_reduce"])
 def test_an_option_and_a_setting_that_say_the_same_are_refused(fabricsim: Fabricsim, command: str) -> None:
     asked = *command.split(), "gpt2-medium-dp", "--transport", "tcp-10g", "--set", "transport=rdma-100g"

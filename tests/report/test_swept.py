@@ -208,6 +208,21 @@ def test_rates_are_no_times() -> None:
     assert "261,540" in text.plain
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("takes 1.2 s at least, and the best one 1 s", "The scenario's own layout is the best."),
+        ("job.micro_batch: 3 divides nothing", "The scenario's own layout is the only one left; the commonest reason"),
+    ],
+)
+def test_a_layout_that_beats_the_bounds_of_all_others_is_the_best(reason: str, said: str) -> None:
+    row = {"status": "done", "error": "", "a": 1, "iteration_time_s": 1.0, "mfu": 0.1, "own": True, **_ZERO}
+    out = {**row, "status": "out", "error": reason, "own": False, "bound_s": 1.2}
+    text = Text("\n").join(_plain(part) for part in searched_text([row, out], ["a"], 2, 1))
+
+    assert said in text.plain
+
+
 _ZERO = {"exposed_communication_s": 0.0, "bound_s": 0.1}
 
 

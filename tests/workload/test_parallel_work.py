@@ -126,6 +126,16 @@ def test_ranks_that_share_a_head_of_keys_gather_and_keep_their_part() -> None:
     assert attention <= set(whole.forward)
 
 
+def test_kernels_apart_add_biases_before_they_gather_and_transpose_behind_it() -> None:
+    model = make_model("gpt2-medium", kv_heads=4)
+    work = work_of(make_job(model, tensor=8, elementwise="separate", recompute="none"))
+
+    names = [getattr(item, "name", item) for item in work.forward]
+    gather = next(at for at, item in enumerate(work.forward) if isinstance(item, Exchange))
+    assert names[names.index("QKV") + 1] == "bias"
+    assert names[gather : gather + 3] == [work.forward[gather], "order gathered QKV", "transpose"]
+
+
 def test_tensor_parallel_input_gradient_travels_beside_the_weight_gradient() -> None:
     backward = work_of(make_job(tensor=4, recompute="none")).backward
 

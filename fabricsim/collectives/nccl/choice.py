@@ -41,7 +41,7 @@ def pick(
 ) -> Pick:
     """Take the pair of least expected time.
 
-    `collective`: ``all_reduce``, ``all_gather``, ``reduce_scatter`` or ``broadcast``.
+    `collective`: ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``broadcast`` or ``reduce``.
     `size`: bytes of the whole buffer, as nccl-tests counts them.
     `group`: of the ranks, with the constants of the version.
     `algorithms`, `protocols`: those allowed, as NCCL_ALGO and NCCL_PROTO give them; all if empty. NCCL takes a ring if

@@ -131,7 +131,9 @@ class NcclPlan:
         """Name the algorithm of NCCL that the settings give a collective and that it does not have for these ranks."""
         named, group = self._settings.wanted("algorithm", collective), self.group(ranks)
         ours = next((ours for ours, engine in _ENGINE.items() if engine == named), None)
-        return None if ours is None or any(cost.exists(collective, ours, p, group) for p in _LINES) else named
+        protocol = self._settings.wanted("protocol", collective)
+        tried = [p for p in _LINES if protocol in (None, p)]
+        return None if ours is None or any(cost.exists(collective, ours, p, group) for p in tried) else named
 
     def __call__(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
         """Choose for a call of `size` bytes; see `fabricsim.collectives.choice.Choose`."""
@@ -156,7 +158,7 @@ class NcclPlan:
             algorithm=self._named(found),
             channels=simulated,
             chunk=max(1, round(chunk * max(1.0, merged))),
-            network_step=0 if measured else self._network_step(found, size, chunk, group),
+            network_step=0 if measured else self._network_step(collective, found, size, chunk, group),
             intra_host_step=self._step(group.within, found.algorithm, found.protocol, group),
             line=line,
             lines_within=found.algorithm == "nvls-tree",
@@ -248,11 +250,11 @@ class NcclPlan:
         split = self._tuning.version < _ONE_AFTER_THE_OTHER and splits(self._cluster)
         return ("split_" if split else "") + ("single_tree" if found.channels == 1 else "tree")
 
-    def _network_step(self, found: Pick, size: int, chunk: int, group: GroupShape) -> int:
+    def _network_step(self, collective: str, found: Pick, size: int, chunk: int, group: GroupShape) -> int:
         """Look up the fixed time of a message between hosts, ps, with a round trip if the transport asks for it."""
         above = self._measured.handshake_above if self._measured is not None else 0
-        part = size / found.channels / (group.ranks if found.algorithm == "ring" else 1)
-        asks = 0 < above < min(part, chunk) / PAYLOAD[found.protocol]
+        shards = group.ranks if found.algorithm == "ring" and collective not in cost.CHAINS else 1
+        asks = 0 < above < min(size / found.channels / shards, chunk) / PAYLOAD[found.protocol]
         return self._step("network", found.algorithm, found.protocol, group) + (self._round_trip if asks else 0)
 
     def _stored(self, found: Pick, simulated: int, line: tuple[int, int], group: GroupShape) -> float:

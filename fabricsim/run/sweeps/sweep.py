@@ -215,7 +215,7 @@ def run(  # noqa: PLR0913  the rest are rarely given, and by name only
     `shard`: the part to run; the index of a part is named after it.
     Raises InputError if the folder is in use, by runs that did not all fail, or cannot be written.
     """
-    folder = _folder(output, resume=resume)
+    folder = _folder(output, shard, resume=resume)
     tasks = [task for task in sweep.tasks(folder) if shard is None or task.number % shard.of == shard.number - 1]
     if shard is not None and not tasks:
         msg = f"--shard {shard.number}/{shard.of}: the sweep has {len(sweep.points)} runs only; take fewer parts"
@@ -239,16 +239,18 @@ def index_of(shard: Shard | None) -> str:
     return "index" if shard is None else f"index-{shard.number}-of-{shard.of}"
 
 
-def _folder(output: Path, *, resume: bool) -> Path:
+def _folder(output: Path, shard: Shard | None, *, resume: bool) -> Path:
     folder = output / RUNS
+    kept: dict[Path, SweptRun | None] = {}
     if not resume and folder.is_dir():
         kept = {path: read_run(path) for path in folder.glob("*.json")}
-        if any(run is None or run["status"] != "failed" for run in kept.values()):
+        done = shard is not None or any(run is None or run["status"] != "failed" for run in kept.values())
+        if kept and done:
             msg = f"-o {output}: holds the runs of a sweep; add --resume to go on with it, or name another folder"
             raise InputError(msg)
-        for path in kept:  # nothing is lost with runs that failed, as all do by a misspelt key
-            path.unlink()
     try:
+        for path in kept:  # nothing is lost with runs that failed, as all do by a misspelt key
+            path.unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         msg = f"-o {output}: cannot be used as output folder: {error.strerror}; name another"

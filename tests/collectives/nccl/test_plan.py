@@ -146,6 +146,15 @@ def test_chains_send_a_step_of_the_fifo_at_once(version: str, collective: str) -
     assert chain.chunk * ring.channels * 4 == ring.chunk * chain.channels
 
 
+def test_messages_of_chains_ask_first_from_their_own_size_on() -> None:
+    """EFA's receivers ask for messages beyond a size; a chain sends all of a channel's part, no shard of it."""
+    two = ["cluster=aws-p4d", "cluster.hosts=2", "transport=efa-100g-staged", "collectives=nccl"]
+    choose = NcclPlan(load("recipes", two).scenario)
+    plain, asking = (choose("broadcast", tuple(range(16)), size).network_step for size in (2**16, 2**23))
+
+    assert asking > plain
+
+
 def test_an_unknown_gpu_is_refused() -> None:
     described = _scenario()
     gpu = described.cluster.gpu.model_copy(update={"name": "abacus"})
