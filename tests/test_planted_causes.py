@@ -114,7 +114,7 @@ PLANTS = {
         (*FOUR, 'cluster.kinds.old={hosts="2",gpu="t4"}'), "compute, rank 2", "times as long as the median rank"
     ),
     "throttled GPU": Planted((*FOUR, "cluster.gpu_speed.3=0.4"), "compute, rank 3", "2.14 times as long"),
-    "jitter of kernels": Planted((*FOUR, "cluster.kernel_jitter={lognormal=0.8}"), "compute, rank", "times as long"),
+    "jitter of kernels": Planted((*FOUR, "cluster.kernel_jitter={lognormal=0.8}"), "compute, mostly", "times as long"),
     "thread-bound receiver": Planted(
         (*FOUR, "transport=ipoib-100g", "transport.send_copy=0.02ns/B", "transport.receive_copy=1ns/B"),
         "proxy thread host", "data all_reduce",
