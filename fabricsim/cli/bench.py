@@ -63,7 +63,6 @@ def bench(  # noqa: PLR0913  one parameter per option
     benchtable.check_test(test)
     parts: common.Options = {"cluster": cluster, "transport": transport, "collectives": collectives}
     rest: common.Options = {f"collectives.algorithm.{TESTS.get(test, test)}": algorithm}
-    common.refuse_twice(parts, settings or [])
     common.refuse_twice(rest, settings or [], "algorithm")
     loaded = _load(scenario, parts, [*(settings or []), *common.as_settings(rest)])
     common.check_output_file(output, *loaded.files)
@@ -98,7 +97,7 @@ def _load(scenario: str | None, parts: common.Options, settings: list[str]) -> L
     if scenario is None and (parts["cluster"] is None or parts["transport"] is None):
         msg = "on what? name a SCENARIO, or --cluster and --transport (see fabricsim list clusters and list transports)"
         raise InputError(msg)
-    with common.naming_options(parts):
+    with common.naming_options(parts, settings):
         found = load(scenario or _BASE, [*common.as_settings(parts), *settings], with_job=False)
         if scenario is None and parts["collectives"] is None:
             parts = {**parts, "collectives": collectives_of(found.scenario.cluster.gpu)}

@@ -296,15 +296,15 @@ def refuse_twice(options: Options, settings: Iterable[str], named: str = "") -> 
         said = setting.partition("=")[0].strip().replace('"', "")
         for key in (key for key, value in options.items() if value is not None):
             if said == key or (named and said == key.rpartition(".")[0]):
-                msg = (
-                    f"--{named or key} {options[key]} and --set {setting} both say what {key} is; take one of them out"
-                )
+                option = f"--{named or key} {options[key]}"
+                msg = f"{option} and --set {setting} both say what {key} is; take one of them out"
                 raise InputError(msg)
 
 
 @contextmanager
-def naming_options(options: Options) -> Iterator[None]:
-    """Name the option in mistakes of a scenario whose key was given by an option."""
+def naming_options(options: Options, settings: Iterable[str]) -> Iterator[None]:
+    """Name the option in mistakes of a scenario whose key was given by an option, which no setting may give, too."""
+    refuse_twice(options, settings)
     try:
         yield
     except ScenarioError as error:

@@ -117,8 +117,7 @@ def load_on(
     from fabricsim.run.pipeline import load_fabric  # noqa: PLC0415  --help must not pay for it
 
     options = {"engine": engine}
-    common.refuse_twice({**options, "transport": transport}, settings)
-    with common.naming_options({**options, "transport": transport}):
+    with common.naming_options({**options, "transport": transport}, settings):
         return load_fabric(fabric, rebuilt.program.ranks, transport, [*settings, *common.as_settings(dict(options))])
 
 

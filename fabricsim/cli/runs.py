@@ -212,16 +212,15 @@ def _variants(
     """Load each scenario with all that options name; also gives what they differ in, and how each is called."""
     from fabricsim.scenario.load import load  # noqa: PLC0415  --help must not pay for it
 
-    common.refuse_twice({**chosen}, settings)
     fabric, transport, engine = chosen["fabric"], chosen["transport"], chosen["engine"]
-    found, fixed = axes(
-        [] if fabric is None else _names("--fabric", fabric, "two-tier,single-switch"),
-        [] if transport is None else _transports(transport),
-        [] if engine is None else _names("--engine", engine, "flow,packet"),
-        settings,
-    )
-    by, every = variants(scenarios, found, fixed)
-    with common.naming_options({**chosen}):
+    with common.naming_options({**chosen}, settings):
+        found, fixed = axes(
+            [] if fabric is None else _names("--fabric", fabric, "two-tier,single-switch"),
+            [] if transport is None else _transports(transport),
+            [] if engine is None else _names("--engine", engine, "flow,packet"),
+            settings,
+        )
+        by, every = variants(scenarios, found, fixed)
         loaded = [load(each.scenario, each.settings, with_job=with_job) for each in every]
     return loaded, (by, [", ".join(each.labels) or each.scenario for each in every])
 
@@ -328,8 +327,7 @@ def _load(scenario: str, settings: list[str], options: common.Options) -> Loaded
     """Load with `settings` and, over them, what options of the same name as a key gave."""
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
-    common.refuse_twice(options, settings)
-    with common.naming_options(options):
+    with common.naming_options(options, settings):
         return load(scenario, [*settings, *common.as_settings(options)])
 
 

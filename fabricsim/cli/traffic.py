@@ -72,8 +72,7 @@ def traffic(  # noqa: PLR0913  one parameter per option
         overrides.append(f"cluster.hosts={sizing.endpoints}")
     if any(setting.startswith("cluster") for setting in settings or []):
         sizing = None
-    common.refuse_twice(parts | rest, settings or [])
-    with common.naming_options(parts | rest), _naming_line(matrix, sizing):
+    with common.naming_options(parts | rest, settings or []), _naming_line(matrix, sizing):
         chosen = [*overrides, *(settings or []), *common.as_settings(rest)]
         loaded = load_scenario(scenario or _BARE, chosen, with_job=False)
         if scenario is None and not any(setting.startswith("name=") for setting in chosen):

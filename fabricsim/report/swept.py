@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 HEADLINES = ("iteration_time_s", "makespan_s", "time_s")
 """What is drawn and ranked if nothing else is asked for: the first of these that there is."""
 _COSTS = {"network_cost_per_gpu_usd": "US$/GPU", "network_power_per_gpu_w": "W/GPU"}
+_RATE = "tokens_per_s"
 _HEADS = {
     **_COSTS,
     "iteration_time_s": "iteration",
-    "tokens_per_s": "tokens/s",
+    _RATE: "tokens/s",
     "exposed_communication_s": "exposed",
     "busbw_bytes_per_s": "busbw",
 }
 _SHOWN = (
     "iteration_time_s",
+    _RATE,
     "makespan_s",
     "time_s",
     "mfu",
@@ -46,7 +48,6 @@ _SHOWN = (
 )
 _SPARED = ("exposed_communication_s", "mfu", "time_s", "makespan_s", "slowdown_p99", *reversed(_COSTS), *_SHOWN)
 """What is given up where the terminal is narrow, in this order."""
-_RATE = "tokens_per_s"
 _TOKENS = "tokens"  # column of a search whose layouts differ in them
 _MOST_ROWS = 20
 _HEAD = 9  # characters of a heading's line
@@ -68,8 +69,8 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
         ranking = _RATE if _differ_in_tokens(done) else headline(done)
         done = sorted(done, key=lambda row: -row[ranking] if ranking == _RATE else row[ranking])
         differing = [key for key in varied if len({_told(row[key]) for row in done}) > 1] or varied
-        every = (*_SHOWN[:1], _RATE, *_SHOWN[1:]) if ranking == _RATE else _SHOWN
-        shown = [key for key in every if key not in differing and done[0].get(key) is not None]
+        told = [key for key in _SHOWN if key not in differing and done[0].get(key) is not None]
+        shown = [key for key in told if key != _RATE or ranking == _RATE]
         heads = {**_short(differing), **{key: _HEADS.get(key, key) for key in shown}}
         spared = [heads[key] for key in _SPARED if key in shown and key != ranking]
         title = f"{human_count(len(rows), 'runs')}, by {ranking}"
@@ -88,9 +89,8 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
 
 def _differ_in_tokens(done: Rows) -> bool:
     """Whether iterations of runs have other numbers of tokens, so that the shortest need not be the quickest."""
-    rates = [row.get(_RATE) for row in done]
-    tokens = [round(rate * row["iteration_time_s"]) for rate, row in zip(rates, done, strict=True) if rate]
-    return len(tokens) == len(done) and len(set(tokens)) > 1
+    tokens = {round(row[_RATE] * row["iteration_time_s"]) if row.get(_RATE) else None for row in done}
+    return len(tokens) > 1 and None not in tokens
 
 
 def _table(
@@ -145,12 +145,12 @@ def searched_text(
     ranked = [row for row in rows if row["status"] == "done"]
     priced = [key for key in _COSTS if ranked and key in ranked[0]]
     heads = {**_short(keys), "bound_s": "bound", "iteration_time_s": "iteration"}
-    heads |= {"tokens_per_s": "tokens/s"} if ranked and _TOKENS in ranked[0] else {}
+    heads |= {_RATE: _HEADS[_RATE]} if ranked and _TOKENS in ranked[0] else {}
     heads |= {"mfu": "mfu", "exposed_communication_s": "exposed"}
     heads |= {key: name for key, name in _COSTS.items() if key in priced}
     spared = [heads[key] for key in ("bound_s", *_SPARED) if key in heads and key != "iteration_time_s"]
 
-    by = ", by tokens per second" if "tokens_per_s" in heads else ""
+    by = ", by tokens per second" if _RATE in heads else ""
     tables = [_table(f"Best layouts{by}", ranked[:_MOST_BEST], heads, keys, spared)]
     if priced:
         cheaper = [row for at, row in enumerate(ranked) if all(row[priced[0]] < one[priced[0]] for one in ranked[:at])]

@@ -56,8 +56,7 @@ def summary_text(summary: Summary) -> RenderableType:
         blocks.append(queues_text(summary["queues"]))
     blocks += [pairs_text("Who sends to whom", summary["pairs"])] if "pairs" in summary else []
     blocks += [Text(f"Assumed: {assumption}") for assumption in summary.get("assumptions", ())]
-    blocks += [Text(f"Note: {note}") for note in summary["notes"]]
-    blocks.append(_footer(summary))
+    blocks += [notes_text([summary]), _footer(summary)]
     return Group(*blocks)
 
 
@@ -78,8 +77,8 @@ def assumed_text(summaries: Sequence[Summary]) -> RenderableType:
     return Group(*(Text(f"Assumed: {assumption}") for assumption in said))
 
 
-def notes_text(summaries: Sequence[Summary | TrafficSummary], names: Sequence[str]) -> RenderableType:
-    """Say what a reader has to know of how several runs were made, each once, and of which runs if not of all."""
+def notes_text(summaries: Sequence[Summary | TrafficSummary], names: Sequence[str] = ("",)) -> RenderableType:
+    """Say what a reader has to know of how runs were made, each once, and of which runs if not of all."""
     runs: dict[str, list[str]] = {}
     for summary, name in zip(summaries, names, strict=True):
         for note in summary["notes"]:

@@ -36,7 +36,7 @@ def traffic_text(summary: TrafficSummary) -> RenderableType:
         _spreads(summary),
         resources_text(summary["resources"], "makespan"),
         *queues,
-        *(Text(f"Note: {note}") for note in summary["notes"]),
+        notes_text([summary]),
         counted_text(summary),
     )
 

@@ -13,7 +13,7 @@ from fabricsim.errors import InputError
 from fabricsim.report.nccl_table import render
 from fabricsim.results.summary import bus_factor
 from fabricsim.run.bench import TESTS, collective_times, devices, point_to_point_times
-from fabricsim.scenario.collectives import PAIRED, assumed
+from fabricsim.scenario.collectives import assumed
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.traces import nccl_tests, osu
 from fabricsim.units import human_percent
@@ -195,7 +195,7 @@ class Bench:
         return said + [f"Assumed: {one}" for one in assumed(self.scenario.collectives.algorithm, {collective})]
 
     def _unavailable(self, collective: str) -> str | None:
-        if self.test == LATENCY or self.scenario.collectives.nccl is None or collective in PAIRED:
+        if self.scenario.collectives.nccl is None:
             return None
         return NcclPlan(self.scenario).unavailable(collective, tuple(range(self.scenario.cluster.ranks)))
 

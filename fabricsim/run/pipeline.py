@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.scenario.load import Overrides
     from fabricsim.scenario.scenario import Scenario
+    from fabricsim.topology.wires import Wires
     from fabricsim.traces.rebuild.programs import Rebuilt
     from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.program import Program
@@ -234,8 +235,8 @@ def check(loaded: LoadedScenario) -> list[str]:
         return [*said, *remarks(loaded.scenario, loaded.asked, sum(len(ranks) for _, ranks in jobs.values()))]
     if job is None:
         _require_joined(fabric)
-        apart = first_apart(standing, fabric.platform.cluster.hosts, fabric.platform.cluster.nics_per_host)
-        said += [f"no cable that is not down leads from host0 to host{apart}"] * (apart != NONE)
+        if down and (apart := _apart(fabric, standing)) != NONE:
+            said.append(f"no cable that is not down leads from host0 to host{apart}")
         return [*said, *remarks(loaded.scenario, loaded.asked)]
     gpu = loaded.scenario.cluster.gpu
     _check_fit(job, loaded)
@@ -247,12 +248,17 @@ def check(loaded: LoadedScenario) -> list[str]:
 
 def _require_joined(fabric: Fabric) -> None:
     """Refuse a fabric in parts, as traffic over it would be refused; a job is held against what it sends."""
-    cluster, made = fabric.scenario.cluster, fabric.scenario.fabric
-    apart = first_apart(fabric.platform.wires, cluster.hosts, cluster.nics_per_host)
+    made, apart = fabric.scenario.fabric, _apart(fabric, fabric.platform.wires)
     if apart != NONE:
         file = getattr(made, "links", None) or made.topology
         msg = f"fabric: no cable leads from host0 to host{apart} ({file}), not even over other NICs of hosts; join "
         raise SimulationError(msg + "their switches")
+
+
+def _apart(fabric: Fabric, wires: Wires) -> int:
+    """Find the first host that some wires of a fabric do not join to host 0; NONE if there is none."""
+    cluster = fabric.scenario.cluster
+    return first_apart(wires, cluster.hosts, cluster.nics_per_host)
 
 
 def _listed(ranks: Sequence[int]) -> str:

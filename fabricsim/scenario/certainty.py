@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.suggest import show
-from fabricsim.scenario.tree import TreeNode
+from fabricsim.scenario.tree import TreeNode, leaves
 
 KEY = "certainty"
 """Of the table in a preset."""
@@ -70,10 +70,6 @@ def _marked(node: TreeNode, path: list[str], grade: str, said: str) -> TreeNode:
     return node.laid({path[0]: inner})
 
 
-def grades(node: TreeNode, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+def grades(node: TreeNode) -> Iterator[tuple[tuple[str, ...], str]]:
     """Give the path and grade of each value that has one."""
-    if node.is_table:
-        for key, item in node.value.items():
-            yield from grades(item, (*path, key))
-    elif node.grade:
-        yield path, node.grade
+    return ((path, value.grade) for path, value in leaves(node) if value.grade)

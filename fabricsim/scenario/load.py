@@ -31,7 +31,7 @@ from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.source import exists, parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.toml_text import lines, texts
-from fabricsim.scenario.tree import TreeNode, build, plain, where
+from fabricsim.scenario.tree import TreeNode, build, leaves, plain, where
 
 _DICT = "the dict"  # in the place of a file
 _OF_JOBS = frozenset({"job", "jobs", "traffic"})  # keys that a fabric without a job has no use for
@@ -112,7 +112,7 @@ def _loaded(source: str, file: Path, label: str, overrides: Overrides, *, with_j
     scenario, laid = _checked(root, includer)
     tables = _tables(laid)
     read = [*([] if label == _DICT else [file]), *includer.files, *named_files(tables)]
-    asked = tuple(key for text in texts(overrides) for key in _leaves(override(text)))
+    asked = tuple(".".join(path) for text in texts(overrides) for path, _ in leaves(override(text)))
     return LoadedScenario(scenario, source, tables, file, dict(grades(laid)), tuple(dict.fromkeys(read)), asked)
 
 
@@ -298,15 +298,6 @@ def _with_base_job(root: TreeNode) -> TreeNode:
         return root
     laid = {name: overlay(base, node, ("job",)) if node.is_table else node for name, node in jobs.value.items()}
     return root.laid({"jobs": TreeNode(laid, jobs.where)})
-
-
-def _leaves(node: TreeNode, key: str = "") -> Iterator[str]:
-    """Give the keys of all values of a table, such as ``"transport.packet.ack_every"``."""
-    if not node.is_table:
-        yield key
-        return
-    for name, inner in node.value.items():
-        yield from _leaves(inner, f"{key}.{name}" if key else name)
 
 
 def _placed(mistakes: Sequence[Mistake], root: TreeNode) -> list[Mistake]:

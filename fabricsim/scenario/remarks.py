@@ -1,7 +1,8 @@
-"""What a reader of a result has to know of a scenario and is no mistake: idle GPUs, settings without effect."""
+"""What a reader of a result has to know of a scenario and is no mistake, such as settings without effect."""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from fabricsim.units import human_count
@@ -22,8 +23,8 @@ def remarks(scenario: Scenario, asked: Iterable[str] = (), ranks: int | None = N
     `asked`: keys of settings that were laid over the scenario, such as ``"transport.packet.reordering"``.
     `ranks`: those that run collectives; None if only traffic is sent.
     """
-    of_program = *_idle(scenario, ranks), *_without_costs(scenario, ranks)
-    return [*of_program, *_faster_wire(scenario), *_unread(scenario, asked)]
+    said = (_idle(scenario, ranks), _without_costs(scenario, ranks), _faster_wire(scenario), _unread(scenario, asked))
+    return list(chain.from_iterable(said))
 
 
 def _idle(scenario: Scenario, ranks: int | None) -> Iterator[str]:
@@ -49,13 +50,10 @@ def _gbps(rate: float) -> str:
 
 
 def _unread(scenario: Scenario, asked: Iterable[str]) -> Iterator[str]:
-    if scenario.engine == "flow" and (keys := [key for key in asked if _of_packets(key, failing=_fails(scenario))]):
+    failing = bool(scenario.fabric.failures)
+    if scenario.engine == "flow" and (keys := [key for key in asked if _of_packets(key, failing=failing)]):
         said = f"{', '.join(dict.fromkeys(keys))}: no effect in the flow engine, which shares links max-min fairly"
         yield f'{said} and has no packets and queues; set engine = "packet"'
-
-
-def _fails(scenario: Scenario) -> bool:
-    return bool(scenario.fabric.failures)
 
 
 def _of_packets(key: str, *, failing: bool) -> bool:

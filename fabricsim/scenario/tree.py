@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterator
 
     from fabricsim.scenario.toml_lines import KeyPath
 
@@ -58,6 +58,15 @@ def build(value: object, file: str = "", lines: Mapping[KeyPath, int] | None = N
     if isinstance(value, list | tuple):
         return TreeNode([build(item, file, lines, (*path, index)) for index, item in enumerate(value)], where)
     return TreeNode(value, where)
+
+
+def leaves(node: TreeNode, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], TreeNode]]:
+    """Give all values of a tree that are no tables, with their paths; a list is one value."""
+    if not node.is_table:
+        yield path, node
+        return
+    for key, item in node.value.items():
+        yield from leaves(item, (*path, key))
 
 
 def plain(node: TreeNode) -> Any:  # noqa: ANN401  TOML values are of many types

@@ -37,7 +37,11 @@ def iteration_flops(job: Job) -> int:
 
 
 def _flops(item: Operation, block: Block, whole: Job) -> int:
-    """FLOPs of a kernel; of one of experts those of all tokens, which kernels round up to as many for each expert."""
+    """FLOPs of a kernel as they count.
+
+    Scores of a layer with a window have as many keys for each query, which kernels apart exceed; experts have all
+    tokens, which kernels round up to as many for each.
+    """
     experts, window = whole.model.experts, whole.model.window
     if block.windowed and window is not None and item.name.startswith(_OF_PAIRS):
         keys = whole.packed or whole.sequence

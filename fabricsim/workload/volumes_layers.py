@@ -79,18 +79,20 @@ def tensor_calls(job: Job) -> Iterator[EqualCalls]:
                 yield EqualCalls("tensor", "reduce_scatter", members, part, times * rows * (1 + again))
         else:
             yield EqualCalls("tensor", "all_reduce", members, size, times * (columns + rows * (1 + again)))
-    if job.model.latent is not None and job.parallelism.sequence_parallel:
-        size, layers = activation_bytes(job, job.sequence) // job.model.hidden, job.model.layers
-        size *= job.model.latent.rotary
+    if columns := _gathered_columns(job):
+        size, layers = activation_bytes(job, job.sequence) // job.model.hidden * columns, job.model.layers
         yield EqualCalls("tensor", "all_gather", members, size, layers * (1 + again))
         yield EqualCalls("tensor", "reduce_scatter", members, size, layers)
-    if key_heads(job.model) < members:
-        size = activation_bytes(job, job.sequence) // job.model.hidden
-        size *= attention_width(job.model) + 2 * key_width(job.model)
-        yield EqualCalls("tensor", "all_gather", members, size, job.model.layers * (1 + again))
-        yield EqualCalls("tensor", "reduce_scatter", members, size, job.model.layers)
     yield from _experts_split(job)
     yield from _ends(job)
+
+
+def _gathered_columns(job: Job) -> int:
+    """Count the elements of a token that ranks gather behind products: positions of latent keys, or all of QKV."""
+    model = job.model
+    if model.latent is not None:
+        return model.latent.rotary if job.parallelism.sequence_parallel else 0
+    return attention_width(model) + 2 * key_width(model) if key_heads(model) < job.parallelism.tensor else 0
 
 
 def _again(job: Job) -> int:
@@ -183,9 +185,12 @@ def context_calls(job: Job) -> Iterator[EqualCalls]:
     if job.recompute == "selective" and degrees.context_method == "ring":
         again = 1  # core attention runs again, which begins with the own keys
     tokens = job.micro_batch * job.sequence // members * PRECISION_BYTES[job.precision]
-    heads, keys, head = model.heads // degrees.tensor, key_heads(model, degrees.tensor), attention_width(model)
-    result, value = (tokens * each * head // model.heads for each in (heads, keys))
-    query, key = (tokens * each * (head // model.heads + rotary_width(model)) for each in (heads, keys))
+    heads, width = (
+        (model.heads // degrees.tensor, key_heads(model, degrees.tensor)),
+        attention_width(model) // model.heads,
+    )
+    result, value = (tokens * each * width for each in heads)
+    query, key = (tokens * each * (width + rotary_width(model)) for each in heads)
     if degrees.context_method == "ulysses":
         for size in (query, key, value, result):
             yield EqualCalls("context", "all_to_all", members, size, (2 + again) * model.layers)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fabricsim.collectives.nccl.choice import Pick
     from fabricsim.collectives.nccl.graph import GroupShape
 
-_RING_STEPS = 4  # but of chains
+_RING_STEPS = 4  # by Simple, but of chains
 _TREE_SIMPLE = ((8, 2**17), (4, 2**16), (1, 2**15))
 """Chunks per channel and level of depth below which a chunk is halved, and how far."""
 _TREE_LL128 = ((4, 2**15),)
@@ -24,9 +24,10 @@ _NVLS_CHUNK_FAR, _FAR = 2**16, 4  # of that many hosts, NCCL_NVLSTREE_MAX_CHUNKS
 _NVLS_CHUNK_FAR_SINCE = (2, 19)
 
 
-def ring_steps(collective: str, found: Pick) -> int:
-    """Count the steps of the FIFO that a ring's chunk takes: ``BROADCAST_CHUNKSTEPS`` etc. of ``collectives.h``."""
-    return _RING_STEPS if found.protocol == "simple" and collective not in CHAINS else 1
+def steps(collective: str, found: Pick) -> int:
+    """Count the steps of the FIFO that a chunk takes: ``BROADCAST_CHUNKSTEPS`` etc. of src/include/collectives.h."""
+    rings = found.algorithm == "ring" and collective not in CHAINS
+    return _RING_STEPS if rings and found.protocol == "simple" else 1
 
 
 def chunk(collective: str, found: Pick, size: int, group: GroupShape) -> int:
@@ -38,7 +39,7 @@ def chunk(collective: str, found: Pick, size: int, group: GroupShape) -> int:
     """
     step = BUFFER[found.protocol] // FIFO_STEPS
     if found.algorithm == "ring":
-        return int(step * ring_steps(collective, found) * PAYLOAD[found.protocol])
+        return int(step * steps(collective, found) * PAYLOAD[found.protocol])
     if found.algorithm == "nvls-tree":
         return _nvls_tree(step, size, found, group)
     if found.protocol == "simple":

@@ -129,11 +129,10 @@ class NcclPlan:
 
     def unavailable(self, collective: str, ranks: tuple[int, ...]) -> str | None:
         """Name the algorithm of NCCL that the settings give a collective and that it does not have for these ranks."""
-        named, group = self._settings.wanted("algorithm", collective), self.group(ranks)
-        ours = next((ours for ours, engine in _ENGINE.items() if engine == named), None)
-        protocol = self._settings.wanted("protocol", collective)
-        tried = [p for p in _LINES if protocol in (None, p)]
-        return None if ours is None or any(cost.exists(collective, ours, p, group) for p in tried) else named
+        named = self._settings.wanted("algorithm", collective)
+        if named not in _ENGINE.values() or _ENGINE[self.pick(collective, ranks, 1).algorithm] == named:
+            return None
+        return named
 
     def __call__(self, collective: str, ranks: tuple[int, ...], size: int) -> Choice:
         """Choose for a call of `size` bytes; see `fabricsim.collectives.choice.Choose`."""
@@ -164,7 +163,7 @@ class NcclPlan:
             lines_within=found.algorithm == "nvls-tree",
             stripes=self._stripes(found, group),
             by_links=self._meshed and takes_all_links(self._named(found)),
-            window=FIFO_STEPS // (chunks.ring_steps(collective, found) if found.algorithm == "ring" else 1),
+            window=FIFO_STEPS // chunks.steps(collective, found),
             start=self._start(found.algorithm, found.protocol, group),
             latency=_latency(measured, _ENGINE[found.algorithm]) if measured else None,
             byte_latency=self._byte_latency(measured, found, group) / merged if measured else late,

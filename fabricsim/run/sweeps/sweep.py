@@ -239,15 +239,17 @@ def index_of(shard: Shard | None) -> str:
     return "index" if shard is None else f"index-{shard.number}-of-{shard.of}"
 
 
+def _has_failed(path: Path) -> bool:
+    run = read_run(path)
+    return run is not None and run["status"] == "failed"
+
+
 def _folder(output: Path, shard: Shard | None, *, resume: bool) -> Path:
     folder = output / RUNS
-    kept: dict[Path, SweptRun | None] = {}
-    if not resume and folder.is_dir():
-        kept = {path: read_run(path) for path in folder.glob("*.json")}
-        done = shard is not None or any(run is None or run["status"] != "failed" for run in kept.values())
-        if kept and done:
-            msg = f"-o {output}: holds the runs of a sweep; add --resume to go on with it, or name another folder"
-            raise InputError(msg)
+    kept = [] if resume else list(folder.glob("*.json"))
+    if kept and (shard is not None or not all(map(_has_failed, kept))):
+        msg = f"-o {output}: holds the runs of a sweep; add --resume to go on with it, or name another folder"
+        raise InputError(msg)
     try:
         for path in kept:  # nothing is lost with runs that failed, as all do by a misspelt key
             path.unlink(missing_ok=True)
