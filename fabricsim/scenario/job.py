@@ -172,10 +172,11 @@ class Job(Spec):
     only layer inputs and repeats the forward pass before the backward pass of each layer; ``"selective"`` repeats
     scores, softmax, dropout and context of the attention only, fused or not, ``"latent"`` what leads from latent
     vectors to queries, keys and values (``--recompute-modules mla_up_proj`` of Megatron-LM),
-    ``"expert-activation"`` the activation of experts (``moe_act`` there), ``"feed-forward"`` up-projection and
-    activation of dense layers (``mlp``), ``"keep-qkv"`` all of them but queries, keys and
-    values, which are kept (``remat_policy: save_qkv_proj`` of MaxText), ``"keep-attention"`` its projection besides
-    (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes them in
+    ``"expert-activation"`` the activation of experts (``moe_act`` there), ``"experts"`` all of these, exchanges
+    included (``moe``), ``"feed-forward"`` up-projection and activation of dense layers (``mlp``), ``"keep-qkv"`` all of
+    them but queries, keys and values, which are kept (``remat_policy: save_qkv_proj`` of MaxText),
+    ``"keep-attention"`` its projection besides (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes
+    them in
     one kernel that keeps no scores (FlashAttention). ``loss_kernels = "fused"`` takes the loss of
     logits in three, in the precision of these (Transformer Engine). Without ``dropout`` a GPT, BERT or T5 has none,
     as with a rate of 0. What lies between products is fused, or with
@@ -232,7 +233,15 @@ class Job(Spec):
     narrow_gathers: bool = False
     sharded_copies: Literal["both", "gradients", "none"] = "both"
     recompute: Literal[
-        "none", "selective", "latent", "expert-activation", "feed-forward", "keep-qkv", "keep-attention", "full"
+        "none",
+        "selective",
+        "latent",
+        "expert-activation",
+        "experts",
+        "feed-forward",
+        "keep-qkv",
+        "keep-attention",
+        "full",
     ] = Field(default_factory=_since("none", "full"))
     dropout: bool = True
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
@@ -254,7 +263,7 @@ class Job(Spec):
     expert_kernels: Literal["grouped", "unfused", "all-to-all", "flex", "fused"] = "grouped"
     expert_overlap: bool = False
     padded_experts: bool = False
-    recorded: Annotated[tuple[Literal["attention", "router"], ...], Field(strict=False)] = ()
+    recorded: Annotated[tuple[Literal["attention", "mamba", "router"], ...], Field(strict=False)] = ()
 
 
 def micro_batches(job: Job) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
+from fabricsim.scenario.model_checks import MODEL_CHECKS
 from fabricsim.scenario.parallelism_checks import PARALLELISM_CHECKS
 from fabricsim.scenario.partial import settled
 
@@ -226,6 +227,10 @@ def _records(job: Job) -> Iterator[Mistake]:
     if job.expert_kernels in {"unfused", "all-to-all", "flex"} and job.launch == "graph":
         problem = f"{job.expert_kernels!r} needs the host, which launch = 'graph' leaves out"
         yield Mistake("job.expert_kernels", problem, "use 'fused' or 'grouped', or launch = 'eager'")
+    if "mamba" in job.recorded and job.model.state_space is None:
+        yield Mistake("job.recorded", f"'mamba': the model {job.model.name!r} has no such layers", "take it out")
+    if job.expert_overlap and job.model.pattern is not None:
+        yield Mistake("job.expert_overlap", "is not modelled for layers that are experts alone", "take it out")
     if job.expert_overlap and job.parallelism.expert == 1:
         problem = "has no effect: job.parallelism.expert is 1, so that experts have no all-to-alls"
         yield Mistake("job.expert_overlap", problem, "take it out")
@@ -276,44 +281,6 @@ def _padding(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.expert_imbalance", problem, "take one of them out")
 
 
-def _latent(job: Job) -> Iterator[Mistake]:
-    model = job.model
-    if model.latent is None:
-        return
-    if model.family != "llama":
-        yield Mistake("job.model.latent", f"has no effect in a {model.family}", "use family llama")
-    if model.kv_heads is not None:
-        yield Mistake("job.model.kv_heads", "has no effect: keys of latent attention have all heads", "take it out")
-    if model.head_norm:
-        yield Mistake(
-            "job.model.head_norm", "has no effect: norms of latent attention are of its vectors", "take it out"
-        )
-
-
-def _rotary(job: Job) -> Iterator[Mistake]:
-    model = job.model
-    if model.yarn and model.family != "llama":
-        yield Mistake("job.model.yarn", f"has no effect in a {model.family}", "use family llama")
-    if model.yarn and model.latent is not None:
-        yield Mistake("job.model.yarn", "has no effect: positions of latent attention are fused", "take it out")
-
-
-def _window(job: Job) -> Iterator[Mistake]:
-    model = job.model
-    if model.full_every is not None and model.window is None:
-        yield Mistake("job.model.full_every", "says which layers have no window, and there is none", "set a window")
-    if model.window is None:
-        return
-    if model.family not in ("gpt", "llama"):
-        yield Mistake("job.model.window", f"has no effect in a {model.family}", "use family gpt or llama")
-    if job.attention != "fused":
-        problem = f"has no effect: {job.attention!r} attention computes all pairs of tokens"
-        yield Mistake("job.model.window", problem, 'take it out, or set job.attention = "fused"')
-    if job.parallelism.context > 1 and job.parallelism.context_method == "ring":
-        problem = "is not for rings, whose ranks see parts of a sequence"
-        yield Mistake("job.model.window", problem, 'set job.parallelism.context_method to "ulysses"')
-
-
 def _keeps(job: Job) -> Iterator[Mistake]:
     model = job.model
     if job.recompute == "latent" and (model.latent is None or job.attention != "fused"):
@@ -321,19 +288,24 @@ def _keeps(job: Job) -> Iterator[Mistake]:
     if job.recompute == "expert-activation" and (model.experts is None or job.expert_kernels == "fused"):
         problem = "'expert-activation' is for experts whose activation is a kernel of its own"
         yield Mistake("job.recompute", problem, "one of none, selective, full")
+    if job.recompute == "experts" and (model.experts is None or job.expert_overlap):
+        problem = "'experts' is for mixtures of experts whose all-to-alls do not overlap"
+        yield Mistake("job.recompute", problem, "one of none, selective, full")
     if job.recompute == "feed-forward" and not _has_networks(job):
         problem = f"'feed-forward' has no effect: all layers of {model.name!r} have experts alone"
         yield Mistake("job.recompute", problem, "one of none, selective, full")
     if job.recompute not in ("keep-qkv", "keep-attention"):
         return
-    if job.parallelism.tensor > 1 or model.family != "llama" or model.experts or model.latent:
+    if job.parallelism.tensor > 1 or model.family != "llama" or model.experts or model.latent or model.pattern:
         problem = f"{job.recompute!r} is for dense models of family llama without tensor parallelism"
         yield Mistake("job.recompute", problem, "one of none, selective, feed-forward, full")
 
 
 def _has_networks(job: Job) -> bool:
     """Whether some tokens go through a feed-forward network that is no expert's, or through shared experts."""
-    experts = job.model.experts
+    experts, pattern = job.model.experts, job.model.pattern
+    if pattern is not None and "-" in pattern:
+        return True
     return experts is None or bool(experts.shared or experts.dense_layers or experts.every > 1)
 
 
@@ -349,9 +321,8 @@ def _narrow(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.narrow_gathers", "has no effect with zero = 0: nothing is gathered", "take it out")
     if job.attention_products and job.attention != "fused":
         yield Mistake("job.attention_products", "is for fused attention", 'set job.attention = "fused"')
-    if job.activation_quantises and (
-        job.model.family != "llama" or job.products not in ("fp8", "mxfp8") or job.scaling == "current"
-    ):
+    gated = job.model.family == "llama" and job.model.activation is None
+    if job.activation_quantises and (not gated or job.products not in ("fp8", "mxfp8") or job.scaling == "current"):
         problem = "is that of SwiGLU before products in 8 bits whose scales are known before or of blocks"
         yield Mistake("job.activation_quantises", problem, "take it out")
 
@@ -360,7 +331,7 @@ def _activation_input(job: Job) -> Iterator[Mistake]:
     if job.activation_input is None:
         return
     key = "job.activation_input"
-    if job.model.family != "llama":
+    if job.model.family != "llama" or job.model.activation is not None:
         yield Mistake(key, "is that of SwiGLU, which models of family llama have", "leave it out")
     if job.recompute not in ("none", "selective"):
         problem = f"is not kept if {job.recompute!r} repeats it"
@@ -387,7 +358,8 @@ def _adapters(job: Job) -> Iterator[Mistake]:
     if job.adapters is None:
         return
     model, key = job.model, "job.adapters"
-    if model.family != "llama" or model.experts is not None or model.latent is not None:
+    other = model.experts, model.latent, model.pattern, model.multi_token
+    if model.family != "llama" or any(each is not None for each in other):
         yield Mistake(key, f"{model.name!r} is none: adapters are for dense models of family llama", "take it out")
     if job.parallelism.fully_sharded and job.products is not None:
         problem = f"zero = 3 shares out and gathers frozen weights, too, which is not modelled in {job.products}"
@@ -480,9 +452,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _records,
     _experts,
     _padding,
-    _latent,
-    _rotary,
-    _window,
+    *MODEL_CHECKS,
     _adapters,
     _narrow,
     _activation_input,

@@ -21,7 +21,9 @@ class Experts(Spec):
     (that of the model if it is left out), and every token goes through ``shared`` more of that
     width. The first ``dense_layers`` layers have the model's plain feed-forward network, and so have all but every
     ``every``-th layer. With ``clamped`` each expert has biases, and limits of what its activation takes (gpt-oss).
-    ``router_precision`` is that of scores, that of the job if left out.
+    ``router_precision`` is that of scores, that of the job if left out. With ``latent`` tokens are made vectors of this
+    width before they are sent to experts, and what comes back is made as wide as the model (NVIDIA, Nemotron 3,
+    arXiv 2512.20856); shared experts see them whole.
     """
 
     count: Positive
@@ -32,6 +34,42 @@ class Experts(Spec):
     every: Positive = 1
     clamped: bool = False
     router_precision: Literal["fp32", "bf16"] | None = None
+    latent: Positive | None = None
+
+
+class StateSpace(Spec):
+    """Layers of Mamba-2 (Dao and Gu, arXiv 2405.21060, section 7), as in NVIDIA's Nemotron-H (arXiv 2504.03624).
+
+    Each of ``heads`` of ``head_width`` elements has a matrix of so many rows and ``state`` columns that every token
+    changes and reads, with vectors that the heads of a group share (``groups``). A convolution over ``convolution``
+    tokens comes before it. It is computed in chunks of ``chunk`` tokens (``chunk_size`` of mamba_ssm).
+    """
+
+    heads: Positive
+    head_width: Positive
+    state: Positive
+    groups: Positive = 1
+    convolution: Positive = 4
+    chunk: Positive = 256
+
+
+Pattern = Annotated[str, Field(pattern=r"^[M*E-]+$")]
+"""Kinds of layers, one character each: ``M`` of Mamba-2, ``*`` attention, ``-`` feed-forward network, ``E`` experts."""
+
+
+class MultiToken(Spec):
+    """Multi-token prediction (DeepSeek-AI, arXiv 2412.19437, section 2.2).
+
+    ``depth`` tokens behind the next one are predicted as well. For each a module joins what comes of all layers, or of
+    the module before, with the embedding of a token, and has a layer like the last one of the model, or those of
+    ``pattern``; logits are those of the model. With ``repeated`` all modules are one (``mtp_use_repeated_layer`` of
+    Megatron-LM). Without ``narrow`` their products stay in the precision of the job (``keep_mtp_spec_in_bf16``).
+    """
+
+    depth: Annotated[int, Field(ge=1, le=100)] = 1
+    pattern: Pattern | None = None
+    repeated: bool = False
+    narrow: bool = True
 
 
 class Latent(Spec):
@@ -55,9 +93,13 @@ class Model(Spec):
     RMS norms, rotary positions, SwiGLU and no biases; with ``kv_heads`` below ``heads`` several query
     heads share a key and value head; with ``latent`` keys and values come of a latent vector; with ``head_norm`` each
     head of queries and keys has an RMS norm; with ``yarn`` a factor scales positions. With ``window`` a token attends
-    to itself and those before it, so many together, in all layers but every ``full_every``-th (gpt-oss). ``year``
-    says what was usual when the model was trained, see `fabricsim.scenario.job.Job`; it defaults to that of the
-    family (`YEARS`).
+    to itself and those before it, so many together, in all layers but every ``full_every``-th (gpt-oss). ``activation``
+    is that of the family if left out; a squared ReLU has one matrix inwards.
+
+    With ``pattern`` a layer is attention, a feed-forward network, experts or Mamba-2 (``state_space``) by itself, as
+    ``hybrid_layer_pattern`` of Megatron-LM says it; such models have no rotary positions. ``multi_token`` adds modules
+    that predict further tokens. ``year`` says what was usual when the model was trained, see
+    `fabricsim.scenario.job.Job`; it defaults to that of the family (`YEARS`).
     """
 
     name: str
@@ -78,4 +120,8 @@ class Model(Spec):
     yarn: bool = False
     window: Positive | None = None
     full_every: Positive | None = None
+    activation: Literal["squared-relu"] | None = None
+    pattern: Pattern | None = None
+    state_space: StateSpace | None = None
+    multi_token: MultiToken | None = None
     year: Annotated[int, Field(ge=2017, le=2100)] = Field(default_factory=lambda checked: YEARS[checked["family"]])

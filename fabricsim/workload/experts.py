@@ -4,7 +4,9 @@ A router picks experts for each token; tokens are copied, ordered by expert and 
 experts of each rank in one grouped product, and travel back to be weighted and added up. If tensor
 parallelism splits the experts, their tokens are gathered before and added up behind them; with
 ``expert_tensor = 1`` it does not, and each rank has those of its own tokens. Shared experts are one feed-forward
-network of their joint width (Dai et al., arXiv 2401.06066).
+network of their joint width (Dai et al., arXiv 2401.06066). With latent vectors, products on every tensor-parallel rank
+lead to these before the exchange and back to the model's width behind it (``fc1_latent_proj`` and ``fc2_latent_proj``
+of Megatron-LM, megatron/core/transformer/moe/moe_layer.py).
 
 Every rank does what the busiest one does: each of its experts gets ``expert_imbalance`` times the even share of
 tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668, section 2.2) and no more than there
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING
 from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.norms import branch, layer_norm, residual
-from fabricsim.workload.shapes import expert_width, experts_of, up_projections
+from fabricsim.workload.shapes import expert_width, experts_of, routed_width, up_projections
 from fabricsim.workload.tape import FP32, product, streamed
 from fabricsim.workload.work import Exchange, Level, Operation, Pass, TokenRouting, Wait
 
@@ -71,18 +73,20 @@ def _nodes(job: Job) -> Operation:
 
 def experts(tape: Tape, job: Job, sequence: int) -> None:
     """Record the sublayer of experts for sequences of `sequence` tokens."""
-    mixture, hidden = experts_of(job.model), job.model.hidden
-    tokens = tape.tokens(sequence)
+    mixture, hidden, width = experts_of(job.model), job.model.hidden, routed_width(job.model)
+    tokens, start, before = tape.tokens(sequence), len(tape.forward), tape.stored
     tape.recorded = "router" in job.recorded
     branch(tape, tokens * hidden)
     layer_norm(tape, tokens * hidden)
     own = tape.own(tokens)
     _route(tape, job, own)
     padded = load(job) if job.pad_to_capacity else 1.0
-    moved = math.ceil(own * mixture.per_token * padded) * hidden
+    moved = math.ceil(own * mixture.per_token * padded) * width
+    if mixture.latent:
+        tape.linear("latent in", (own, hidden, width), stored=own * hidden)
     unfused = job.expert_kernels == "unfused"
     if unfused:
-        _order(tape, moved, own * hidden)
+        _order(tape, moved, own * width)
     else:
         tape.stream("order by expert", moved, Pass(1, 1), Pass(1, 1))
     tape.recorded = False
@@ -93,13 +97,18 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     _grouped(tape, job, math.ceil(sent * mixture.per_token * load(job)))
     _exchange(tape, job)
     if unfused:
-        _add_up(tape, moved, own * hidden)
+        _add_up(tape, moved, own * width)
     else:
         tape.stream("weight and add up", moved, Pass(1, 0), Pass(1, 1), stored=tape.width)
+    if mixture.latent:
+        tape.linear("latent out", (own, width, hidden), stored=own * width)
     if mixture.shared:
         network(tape, job, tokens, mixture.shared * expert_width(job.model))
         tape.stream("add shared experts", own * hidden, Pass(2, 1))
     residual(tape, tokens * hidden)
+    if job.recompute == "experts":
+        tape.step([], tape.forward[start:])
+        tape.stored = before + tape.width * own * hidden
 
 
 def _order(tape: Tape, moved: int, own: int) -> None:
@@ -146,9 +155,9 @@ def _router(tape: Tape, job: Job, tokens: int) -> None:
     """
     hidden, count = job.model.hidden, experts_of(job.model).count
     if experts_of(job.model).router_precision != "fp32" or tape.width == FP32:
-        tape.plain = True
+        plain, tape.plain = tape.plain, True
         tape.linear("router", (tokens, hidden, count), stored=tokens * hidden)
-        tape.plain = False
+        tape.plain = plain
         return
     turned = tokens * hidden * (tape.width + FP32)
     to_input = product("router input gradient", (1, tokens, count, hidden), FP32)
@@ -189,9 +198,10 @@ def routing_of(job: Job) -> TokenRouting | None:
 
 def _all_to_all(tape: Tape, job: Job) -> Exchange:
     own, routing = tape.own(tape.tokens(job.sequence)), routing_of(job)
-    elements = own * copies(job) * job.model.hidden * load(job)
+    width = routed_width(job.model)
+    elements = own * copies(job) * width * load(job)
     if routing is not None:  # of each token the busiest rank is sent one copy at most
-        elements = min(elements, own * job.parallelism.expert * job.model.hidden)
+        elements = min(elements, own * job.parallelism.expert * width)
     return Exchange("all_to_all", "expert", math.ceil(elements) * tape.width, routing=routing)
 
 
@@ -203,7 +213,7 @@ def _exchange(tape: Tape, job: Job) -> None:
 
 def _grouped(tape: Tape, job: Job, rows: int) -> None:
     """Run `rows` tokens through the experts of this rank, evenly spread."""
-    hidden, inner = job.model.hidden, expert_width(job.model) // job.parallelism.expert_parts
+    hidden, inner = routed_width(job.model), expert_width(job.model) // job.parallelism.expert_parts
     local = experts_of(job.model).count // job.parallelism.expert
     each = math.ceil(rows / local)
     fused = job.expert_kernels == "fused"

@@ -44,8 +44,10 @@ def network(tape: Tape, job: Job, tokens: int, inner: int, *, normed: bool = Fal
 
 
 def activation(tape: Tape, job: Job, elements: int) -> None:
-    """Record the activation: SwiGLU of a Llama, GELU with the bias otherwise."""
-    if job.activation_quantises and job.products is not None:
+    """Record the activation: SwiGLU of a Llama, GELU with the bias otherwise, or a squared ReLU."""
+    if job.model.activation is not None:
+        tape.stream("squared ReLU", elements, Pass(1, 1), Pass(2, 1), stored=tape.width)
+    elif job.activation_quantises and job.products is not None:
         _quantising_swiglu(tape, job.products, elements)
     elif job.model.family == "llama" and job.activation_input is not None:
         _swiglu_of_kept(tape, elements)

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.memory import Memory
 
-_RECOMPUTE = ("none", "selective", "latent", "expert-activation", "feed-forward", "keep-attention", "keep-qkv", "full")
+_RECOMPUTE = (
+    "none",
+    "selective",
+    "latent",
+    "expert-activation",
+    "experts",
+    "feed-forward",
+    "keep-attention",
+    "keep-qkv",
+    "full",
+)
 _ZERO = 3
 _FACTORS = (2, 4, 8, 16, 32, 64)
 

@@ -77,6 +77,23 @@ def head(tape: Tape, job: Job) -> None:
         _cross_entropy(tape, tokens, vocabulary)
 
 
+def joint(tape: Tape, job: Job) -> None:
+    """Join what comes of the layers with the embedding of a token further on: a norm of each, and a product of both.
+
+    The product is split by columns, of which all ranks gather all and, with sequence parallelism, keep those of their
+    tokens (``MultiTokenPredictionLayer`` of Megatron-LM, megatron/core/transformer/multi_token_prediction.py).
+    """
+    hidden, tokens = job.model.hidden, tape.tokens(job.sequence)
+    embedding(tape, job, job.sequence)
+    for _ in ("embedding", "hidden"):
+        layer_norm(tape, tokens * hidden)
+    tape.stream("join vectors", tape.own(tokens) * 2 * hidden, Pass(1, 1), Pass(1, 1))
+    tape.column("joint", (tokens, 2 * hidden, hidden // tape.tensor))
+    if tape.tensor > 1:
+        whole = Exchange("all_gather", "tensor", tokens * hidden * tape.width)
+        tape.step([whole], [whole] if tape.gathers else [])
+
+
 def _bert(tape: Tape, job: Job, tokens: int) -> int:
     """Record pooler and transform; returns the tokens that get logits."""
     hidden = job.model.hidden

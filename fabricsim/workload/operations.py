@@ -41,17 +41,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fabricsim.workload.attention import cross_attention, self_attention
-from fabricsim.workload.experts import expert_layer
+from fabricsim.workload.experts import expert_layer, experts
 from fabricsim.workload.feed_forward import mlp
-from fabricsim.workload.heads import embedding, head
+from fabricsim.workload.heads import embedding, head, joint
+from fabricsim.workload.mamba import mamba
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import LAYERS, attention_width, key_width
 from fabricsim.workload.tape import Tape, decoder_sequence
 from fabricsim.workload.work import Work
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.shapes import Block
+    from fabricsim.workload.shapes import Block, BlockKind
 
 _CAUSAL = ("gpt", "llama")
 
@@ -69,28 +72,36 @@ def block_work(block: Block, job: Job) -> Work:
     Returns: its kernels and exchanges; the backward pass ends with the addition to the gradient buffer.
     """
     tape = Tape(job)
-    if block.kind == "embedding":
-        embedding(tape, job, job.sequence)
-    elif block.kind == "layer":
-        _own_attention(tape, job, block)
-        mlp(tape, job, job.sequence)
-    elif block.kind == "expert-layer":
-        expert_layer(tape, job, partial(_own_attention, tape, job, block))
-    elif block.kind == "encoder-norm":
-        layer_norm(tape, tape.tokens(job.sequence) * job.model.hidden)
-    elif block.kind == "decoder-embedding":
-        embedding(tape, job, decoder_sequence(job))
-    elif block.kind == "decoder-layer":
-        self_attention(tape, job, decoder_sequence(job), causal=True)
-        cross_attention(tape, job)
-        mlp(tape, job, decoder_sequence(job))
-    else:
-        head(tape, job)
+    tape.plain = not block.narrow
+    attention = partial(_own_attention, tape, job, block)
+    network = partial(mlp, tape, job, job.sequence)
+    parts: dict[BlockKind, tuple[Callable[[], None], ...]] = {
+        "embedding": (partial(embedding, tape, job, job.sequence),),
+        "layer": (attention, network),
+        "expert-layer": (partial(expert_layer, tape, job, attention),),
+        "attention": (attention,),
+        "feed-forward": (network,),
+        "experts": (partial(experts, tape, job, job.sequence),),
+        "mamba": (partial(mamba, tape, job),),
+        "encoder-norm": (partial(layer_norm, tape, tape.tokens(job.sequence) * job.model.hidden),),
+        "decoder-embedding": (partial(embedding, tape, job, decoder_sequence(job)),),
+        "decoder-layer": (partial(_decoder_layer, tape, job),),
+        "joint": (partial(joint, tape, job),),
+        "head": (partial(head, tape, job),),
+    }
+    for record in parts[block.kind]:
+        record()
     tape.accumulate(block)
     work = tape.work()
     if block.kind in LAYERS and job.recompute == "full":
         return _repeated(work, block, job)
     return _partly(work, job) if block.kind in LAYERS and job.recompute in KEEPING else work
+
+
+def _decoder_layer(tape: Tape, job: Job) -> None:
+    self_attention(tape, job, decoder_sequence(job), causal=True)
+    cross_attention(tape, job)
+    mlp(tape, job, decoder_sequence(job))
 
 
 def _own_attention(tape: Tape, job: Job, block: Block) -> None:

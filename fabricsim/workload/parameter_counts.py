@@ -10,11 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.workload.shapes import RELATIVE_BUCKETS, TOKEN_TYPES, attention_width, feed_forward, has_experts, layout
+from fabricsim.workload.shapes import (
+    RELATIVE_BUCKETS,
+    TOKEN_TYPES,
+    attention_width,
+    feed_forward,
+    layer_kind,
+    layout,
+    predicting_layers,
+)
 
 if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job, Model, Parallelism
-    from fabricsim.workload.shapes import Layout
+    from fabricsim.scenario.job import Experts, Job, Model, Parallelism
+    from fabricsim.scenario.model import StateSpace
+    from fabricsim.workload.shapes import BlockKind, Layout
 
 
 class Parameters(NamedTuple):
@@ -45,7 +54,7 @@ def _chunk(model: Model, degrees: Parallelism, plan: Layout, stage: int) -> tupl
     if stage == 0:
         blocks.append(Parameters(word + _positions(model)))
     first = sum(plan.encoder[:stage])
-    blocks += [_layer(model, degrees, first + index) for index in range(plan.encoder[stage])]
+    blocks += [_layer(model, degrees, layer_kind(model, first + index)) for index in range(plan.encoder[stage])]
     if stage == plan.last_encoder:
         blocks.append(Parameters(_norm(model)))
     if stage == plan.first_decoder:
@@ -53,9 +62,27 @@ def _chunk(model: Model, degrees: Parallelism, plan: Layout, stage: int) -> tupl
         blocks.append(Parameters(own + RELATIVE_BUCKETS * model.heads))
     blocks += [_decoder_layer(model, degrees.tensor)] * plan.decoder[stage]
     if stage == plan.last:
-        shared = model.tied_embedding and stage in {0, plan.first_decoder}
-        blocks.append(Parameters(_head(model, degrees.tensor) + (0 if shared else word)))
+        ahead = model.multi_token
+        has_inputs = stage in {0, plan.first_decoder} or ahead is not None
+        heads = [_head(model, degrees.tensor) + (0 if model.tied_embedding and has_inputs else word)]
+        if ahead is not None:
+            blocks += _modules(model, degrees, word if stage else 0)
+            heads += [0 if ahead.repeated and number else _norm(model) for number in range(ahead.depth)]
+        blocks += map(Parameters, heads)
     return tuple(blocks)
+
+
+def _modules(model: Model, degrees: Parallelism, word: int) -> list[Parameters]:
+    """Modules that predict further tokens: two norms and a matrix from 2 h to h, and layers."""
+    ahead = model.multi_token
+    if ahead is None:
+        return []
+    joint = 2 * _norm(model) + 2 * model.hidden**2 // degrees.tensor
+    joint += model.hidden // degrees.tensor if _biased(model) else 0
+    module = [Parameters(joint), *(_layer(model, degrees, kind) for kind in predicting_layers(model))]
+    empty = [Parameters(0)] * len(module)
+    first = [Parameters(joint + word), *module[1:]]
+    return [*first, *(empty if ahead.repeated else module) * (ahead.depth - 1)]
 
 
 def _norm(model: Model) -> int:
@@ -91,20 +118,40 @@ def _attention(model: Model, tensor: int) -> int:
 def _feed_forward(model: Model, inner: int, tensor: int) -> int:
     """One network, or one expert, without its norm; SwiGLU has two matrices inwards."""
     hidden = model.hidden
-    matrices = 3 if model.family == "llama" else 2
+    matrices = 3 if model.family == "llama" and model.activation is None else 2
     biases = inner // tensor + hidden if _biased(model) else 0
     return matrices * hidden * inner // tensor + biases
 
 
-def _layer(model: Model, degrees: Parallelism, number: int) -> Parameters:
-    experts, tensor = model.experts, degrees.tensor
-    attention = _attention(model, tensor) + _norm(model)
-    if experts is None or not has_experts(model, number):
-        return Parameters(attention + _feed_forward(model, feed_forward(model), tensor))
+def _layer(model: Model, degrees: Parallelism, kind: BlockKind) -> Parameters:
+    dense, own = 0, 0
+    if kind in {"layer", "expert-layer", "attention"}:
+        dense += _attention(model, degrees.tensor)
+    if kind in {"layer", "feed-forward"}:
+        dense += _norm(model) + _feed_forward(model, feed_forward(model), degrees.tensor)
+    if kind in {"expert-layer", "experts"} and model.experts is not None:
+        around, own = _experts(model, model.experts, degrees)
+        dense += _norm(model) + around
+    if kind == "mamba" and model.state_space is not None:
+        dense += _norm(model) + _mamba(model.hidden, model.state_space) // degrees.tensor
+    return Parameters(dense, own)
+
+
+def _experts(model: Model, experts: Experts, degrees: Parallelism) -> tuple[int, int]:
+    """All around experts, and the experts of a rank; a latent vector takes the place of h within these."""
     inner = experts.feed_forward or feed_forward(model)
-    shared = _feed_forward(model, experts.shared * inner, tensor) if experts.shared else 0
-    local = experts.count // degrees.expert * _feed_forward(model, inner, degrees.expert_parts)
-    return Parameters(attention + model.hidden * experts.count + shared, local)
+    shared = _feed_forward(model, experts.shared * inner, degrees.tensor) if experts.shared else 0
+    latent = 2 * model.hidden * experts.latent if experts.latent else 0
+    routed = model if experts.latent is None else model.model_copy(update={"hidden": experts.latent})
+    local = experts.count // degrees.expert * _feed_forward(routed, inner, degrees.expert_parts)
+    return model.hidden * experts.count + latent + shared, local
+
+
+def _mamba(hidden: int, space: StateSpace) -> int:
+    """Count the parameters of Mamba-2 besides its first norm: with ``d`` inner elements ``3 h d`` and what is small."""
+    inner, vectors = space.heads * space.head_width, 2 * space.groups * space.state
+    matrices = hidden * (3 * inner + vectors + space.heads)
+    return matrices + (inner + vectors) * (space.convolution + 1) + 3 * space.heads + inner
 
 
 def _decoder_layer(model: Model, tensor: int) -> Parameters:

@@ -35,7 +35,7 @@ def projections(tape: Tape, job: Job, tokens: int, *, normed: bool) -> None:
     if model.head_norm:
         norm = Pass(1, 1), Pass(2, 1), Pass(2, 0, weight=True)
         tape.stream("head norm", tokens * (width + keys), *norm, stored=tape.width)
-    if not biased:
+    if not biased and model.pattern is None:
         _rotate(tape, (tokens * width, tokens * keys), scaled=model.yarn)
 
 

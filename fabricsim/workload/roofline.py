@@ -79,6 +79,9 @@ Two rows of 4,096 elements for each of 2,048 tokens, weighted and added up by ``
 tenth of what memory would allow (tile-ai/TileOPs, pull request 608, column "PyTorch-vec"). U: as fast on other GPUs.
 """
 
+SCAN_RATE: dict[Kernel, float] = {"scan": 0.71e12, "scan-gradient": 0.215e12}
+"""FLOP/s of a processor in kernels with products of Mamba-2, which its exponentials and not its products bound."""
+
 _QUERY_BLOCK = 128
 _SLIM_HEAD, _WIDE_HEAD = 64, 128  # elements, of tables of fused attention
 # Share of the time of a pair in 8 bits with heads of 128 that grows with the width of heads, by cuDNN 9.22 in MXFP8 on
@@ -136,6 +139,8 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
         busy = memory / HADAMARD_SHARE
     elif operation.kernel == "scatter":
         busy = max(memory, operation.traffic / SCATTER_RATE)
+    elif operation.kernel in SCAN_RATE:
+        busy = max(memory, operation.flops / (SCAN_RATE[operation.kernel] * (gpu.processors or 1)))
     elif operation.kernel == "product":
         busy = max(memory, _product(operation, precision, gpu)) + operation.added / rate
     else:

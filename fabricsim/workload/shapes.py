@@ -9,6 +9,10 @@ three matrices (SwiGLU) and key and value heads that several query heads share (
 arXiv 2407.21783). A layer of experts has a router, the experts, and shared experts as one network of
 their joint width (Jiang et al., arXiv 2401.04088; Dai et al., arXiv 2401.06066). Latent attention has matrices to
 and from a latent vector of queries and one of keys and values, with a norm each (DeepSeek-AI, arXiv 2412.19437).
+A layer of Mamba-2 has a matrix to gates, inputs, both vectors of each group and steps of each head, a convolution with
+biases, a step's bias, a decay and a skip weight for each head, a norm, and a matrix back (``MambaMixer`` of
+NVIDIA/Megatron-LM, megatron/core/ssm/mamba_mixer.py). A module that predicts a further token has two norms and a matrix
+that joins two vectors before its layers, and a norm behind them.
 
 The vocabulary is counted as given: Megatron-LM pads it to a multiple of 128 per tensor-parallel rank
 (50,257 becomes 50,304), which a user gets by writing the padded number.
@@ -20,17 +24,30 @@ product, position tables, routers and the small heads of BERT are on every rank.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from fabricsim.scenario.job import Parallelism
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fabricsim.scenario.job import Experts, Latent, Model
+    from fabricsim.scenario.model import MultiToken, StateSpace
 
-BlockKind = Literal["embedding", "layer", "expert-layer", "encoder-norm", "decoder-embedding", "decoder-layer", "head"]
+Part = Literal["attention", "feed-forward", "experts", "mamba"]
+"""What comes between two sums with the residual stream."""
 
-LAYERS: tuple[BlockKind, ...] = ("layer", "expert-layer", "decoder-layer")
+BlockKind = Literal[
+    "embedding", "layer", "expert-layer", "encoder-norm", "decoder-embedding", "decoder-layer", "joint", "head", Part
+]
+
+LAYERS: tuple[BlockKind, ...] = (
+    *("layer", "expert-layer", "decoder-layer"),
+    *("attention", "feed-forward", "experts", "mamba"),
+)
 """Blocks whose products may be narrower than all else, and of which full recomputation keeps the input only; embedding
 and head are kept as in Megatron-LM."""
 
@@ -44,6 +61,12 @@ TOKEN_TYPES = 2
 """Segments of a BERT input (arXiv 1810.04805, section 3)."""
 
 _NO_BIASES = ("t5", "llama")
+_SYMBOLS: dict[str, Part] = {"M": "mamba", "*": "attention", "-": "feed-forward", "E": "experts"}
+_PARTS: dict[BlockKind, tuple[Part, ...]] = {
+    "layer": ("attention", "feed-forward"),
+    "expert-layer": ("attention", "experts"),
+    **{part: (part,) for part in _SYMBOLS.values()},
+}
 
 
 @dataclass(frozen=True)
@@ -54,12 +77,14 @@ class Block:
     `tensors`: elements that one rank holds of each of its parameter tensors, in forward order, experts apart.
     `experts`: the same of its experts, which only every ``expert``-th data-parallel rank has a copy of.
     `windowed`: whether its attention sees the tokens of the model's window alone.
+    `narrow`: whether its products may be narrower than all else.
     """
 
     kind: BlockKind
     tensors: tuple[int, ...]
     experts: tuple[int, ...] = ()
     windowed: bool = False
+    narrow: bool = True
 
     @property
     def parameters(self) -> int:
@@ -114,7 +139,7 @@ def rotary_width(model: Model) -> int:
 
 def up_projections(model: Model) -> int:
     """Matrices from the hidden to the inner width of a feed-forward network: two with SwiGLU."""
-    return 2 if model.family == "llama" else 1
+    return 2 if model.family == "llama" and model.activation is None else 1
 
 
 def experts_of(model: Model) -> Experts:
@@ -131,20 +156,71 @@ def expert_width(model: Model) -> int:
     return width if width is not None else feed_forward(model)
 
 
-def has_experts(model: Model, number: int) -> bool:
-    """Whether a layer, counted from 0, has experts in the place of one feed-forward network for all tokens."""
+def routed_width(model: Model) -> int:
+    """Width of the vectors that are sent to experts."""
+    return experts_of(model).latent or model.hidden
+
+
+def state_space_of(model: Model) -> StateSpace:
+    """Return the numbers of a model's Mamba-2 layers. Raises ValueError if it has none."""
+    if model.state_space is None:
+        msg = f"{model.name} has no layers of Mamba-2"
+        raise ValueError(msg)
+    return model.state_space
+
+
+def layer_kind(model: Model, number: int) -> BlockKind:
+    """Say what a layer of a model without decoder is, counted from 0."""
+    if model.pattern is not None:
+        return _SYMBOLS[model.pattern[number]]
     experts = model.experts
-    return experts is not None and number >= experts.dense_layers and (number + 1) % experts.every == 0
+    mixed = experts is not None and number >= experts.dense_layers and (number + 1) % experts.every == 0
+    return "expert-layer" if mixed else "layer"
+
+
+def predicting_layers(model: Model) -> tuple[BlockKind, ...]:
+    """Say what the layers are of each module that predicts a further token."""
+    ahead = model.multi_token
+    if ahead is None:
+        return ()
+    if ahead.pattern is not None:
+        return tuple(_SYMBOLS[symbol] for symbol in ahead.pattern)
+    return (layer_kind(model, model.layers - 1),)
+
+
+def predicted(model: Model) -> int:
+    """Count the tokens behind the next one that are predicted as well."""
+    return model.multi_token.depth if model.multi_token is not None else 0
+
+
+def parts_of(kind: BlockKind) -> tuple[Part, ...]:
+    """Say what a layer of a model without decoder consists of."""
+    return _PARTS[kind]
+
+
+def layer_parts(model: Model) -> Counter[Part]:
+    """Count the parts of all layers but those of a decoder."""
+    kinds = Counter(layer_kind(model, number) for number in range(model.layers))
+    counted: Counter[Part] = Counter()
+    for kind, times in kinds.items():
+        counted += Counter(dict.fromkeys(parts_of(kind), times))
+    return counted
+
+
+def predicting_parts(model: Model) -> Counter[Part]:
+    """Count the parts of the layers of all modules that predict further tokens."""
+    once = Counter(chain.from_iterable(map(parts_of, predicting_layers(model))))
+    return Counter({part: times * predicted(model) for part, times in once.items()})
+
+
+def parts(model: Model) -> Counter[Part]:
+    """Count the parts of all layers, modules that predict further tokens included."""
+    return layer_parts(model) + predicting_parts(model)
 
 
 def has_window(model: Model, number: int) -> bool:
     """Whether attention of a layer, counted from 0, sees the tokens of the model's window alone."""
     return model.window is not None and (model.full_every is None or (number + 1) % model.full_every != 0)
-
-
-def expert_layers(model: Model) -> int:
-    """Count the layers that have experts."""
-    return sum(has_experts(model, number) for number in range(model.layers))
 
 
 def decoder_layers(model: Model) -> int:
@@ -200,13 +276,14 @@ def embedding_stages(model: Model, stages: int) -> tuple[int, ...]:
     """Stages that hold a copy of the word embedding, ascending.
 
     With tied embeddings the last stage has one for its logits; the first decoder stage of a T5 has
-    one for its inputs (Megatron-LM's embedding group).
+    one for its inputs (Megatron-LM's embedding group), and so has the last stage of a model that predicts several
+    tokens.
     """
     plan = layout(model, stages)
     holders = {0}
     if plan.first_decoder is not None:
         holders.add(plan.first_decoder)
-    if model.tied_embedding:
+    if model.tied_embedding or model.multi_token is not None:
         holders.add(plan.last)
     return tuple(sorted(holders))
 
@@ -237,10 +314,7 @@ def _blocks_of_stage(shapes: _Shapes, plan: Layout, stage: int) -> tuple[Block, 
         inputs = True
     first = sum(plan.encoder[:stage])
     blocks += [
-        replace(
-            shapes.expert_layer() if has_experts(shapes.model, number) else shapes.layer(),
-            windowed=has_window(shapes.model, number),
-        )
+        replace(shapes.of_kind(layer_kind(shapes.model, number)), windowed=has_window(shapes.model, number))
         for number in range(first, first + plan.encoder[stage])
     ]
     if stage == plan.last_encoder:
@@ -251,9 +325,38 @@ def _blocks_of_stage(shapes: _Shapes, plan: Layout, stage: int) -> tuple[Block, 
         inputs = True
     blocks += [shapes.decoder_layer()] * plan.decoder[stage]
     if stage == plan.last:
+        ahead = shapes.model.multi_token
+        if ahead is not None:
+            blocks += _predicting(shapes, ahead, () if inputs else shapes.word())
+            inputs = True
         own = () if shapes.model.tied_embedding and inputs else shapes.word()
         blocks.append(Block("head", shapes.head() + own))
+        blocks += _heads_ahead(shapes, ahead)
     return tuple(blocks)
+
+
+def _predicting(shapes: _Shapes, ahead: MultiToken, word: tuple[int, ...]) -> Iterator[Block]:
+    """Give the modules that predict further tokens, without their heads; the first has the embedding, if need be.
+
+    Of what is repeated the first one has the tensors.
+    """
+    for number in range(ahead.depth):
+        once = ahead.repeated and number > 0
+        own = word if number == 0 else ()
+        joint = Block("joint", (*own, *shapes.joint()), narrow=ahead.narrow)
+        each = (
+            joint,
+            *(replace(shapes.of_kind(kind), narrow=ahead.narrow) for kind in predicting_layers(shapes.model)),
+        )
+        for block in each:
+            yield replace(block, tensors=(), experts=()) if once else block
+
+
+def _heads_ahead(shapes: _Shapes, ahead: MultiToken | None) -> Iterator[Block]:
+    """Give the heads of further tokens, whose logits are those of the model behind a norm of their own."""
+    if ahead is not None:
+        for number in range(ahead.depth):
+            yield Block("head", () if ahead.repeated and number else shapes.norm())
 
 
 @dataclass(frozen=True)
@@ -311,23 +414,50 @@ class _Shapes:
         hidden, width = self.model.hidden, attention_width(self.model)
         return self.norm() + self.column(hidden, width) + self.column(hidden, 2 * width) + self.row(width, hidden)
 
-    def network(self, inner: int) -> tuple[int, ...]:
+    def network(self, inner: int, outer: int | None = None) -> tuple[int, ...]:
         """Return a feed-forward network; gate and up projection of a SwiGLU are one matrix."""
-        up = up_projections(self.model) * inner
-        return self.column(self.model.hidden, up) + self.row(inner, self.model.hidden)
+        up, outer = up_projections(self.model) * inner, outer or self.model.hidden
+        return self.column(outer, up) + self.row(inner, outer)
 
-    def layer(self) -> Block:
-        return Block("layer", self.attention() + self.norm() + self.network(feed_forward(self.model)))
+    def of_kind(self, kind: BlockKind) -> Block:
+        """Return a layer of a model without decoder."""
+        made = [self.part(part) for part in parts_of(kind)]
+        tensors, experts = (tuple(chain.from_iterable(each)) for each in zip(*made, strict=True))
+        return Block(kind, tensors, experts)
 
-    def expert_layer(self) -> Block:
-        experts = experts_of(self.model)
+    def part(self, part: Part) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the tensors of a part with its norm, and those of its experts."""
+        if part == "attention":
+            return self.attention(), ()
+        if part == "mamba":
+            return self.mamba(), ()
+        if part == "feed-forward":
+            return self.norm() + self.network(feed_forward(self.model)), ()
+        return self.experts()
+
+    def experts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        experts, hidden = experts_of(self.model), self.model.hidden
         inner = expert_width(self.model)
-        router = (self.model.hidden * experts.count,)
+        router = (hidden * experts.count,)
         shared = self.network(experts.shared * inner) if experts.shared else ()
+        latent = (hidden * experts.latent, experts.latent * hidden) if experts.latent else ()
         local = experts.count // self.parallelism.expert
         split = self.parallelism.model_copy(update={"tensor": self.parallelism.expert_parts})
-        own = tuple(local * elements for elements in replace(self, parallelism=split).network(inner))
-        return Block("expert-layer", self.attention() + self.norm() + router + shared, own)
+        own = replace(self, parallelism=split).network(inner, routed_width(self.model))
+        return self.norm() + router + latent + shared, tuple(local * elements for elements in own)
+
+    def mamba(self) -> tuple[int, ...]:
+        hidden, tensor, space = self.model.hidden, self.parallelism.tensor, state_space_of(self.model)
+        inner, vectors, heads = (
+            each // tensor for each in (space.heads * space.head_width, space.groups * space.state, space.heads)
+        )
+        mixed = inner + 2 * vectors
+        into, back = hidden * (inner + mixed + heads), inner * hidden
+        return (*self.norm(), into, mixed * space.convolution, mixed, heads, heads, heads, inner, back)
+
+    def joint(self) -> tuple[int, ...]:
+        """Return what a module that predicts a further token begins with: a norm of each vector, and a matrix."""
+        return (*self.norm(), *self.norm(), *self.column(2 * self.model.hidden, self.model.hidden))
 
     def decoder_layer(self) -> Block:
         mlp = self.norm() + self.network(feed_forward(self.model))

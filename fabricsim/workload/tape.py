@@ -68,7 +68,7 @@ def gradient_bytes(job: Job) -> int:
 
 def gathered_width(block: Block, job: Job) -> int:
     """Bytes per parameter of a block that is gathered; in 8 bits a tensor has one scale."""
-    return 1 if job.narrow_gathers and block.kind in LAYERS else PRECISION_BYTES[job.precision]
+    return 1 if job.narrow_gathers and block.kind in LAYERS and block.narrow else PRECISION_BYTES[job.precision]
 
 
 class Tape:

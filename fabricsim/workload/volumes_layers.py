@@ -8,22 +8,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.scenario.job import micro_batches
 from fabricsim.workload.experts import copies, routing_of
+from fabricsim.workload.mamba import scan_of
 from fabricsim.workload.operations import KEEPING
 from fabricsim.workload.shapes import (
     attention_width,
     decoder_layers,
-    expert_layers,
     key_heads,
     key_width,
+    layer_parts,
+    parts,
+    predicted,
+    predicting_parts,
     rotary_width,
+    routed_width,
 )
 from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, decoder_sequence
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
 
     from fabricsim.scenario.job import Job
+    from fabricsim.workload.shapes import Part
 
 _LOSS = 4  # bytes per token of each of the three all-reduces of Megatron-LM's vocabulary-parallel cross entropy
 _GATHERED = 12  # bytes per token that each rank gives to Transformer Engine's: maximum, sum and its own logit
@@ -35,12 +42,16 @@ class _Count(NamedTuple):
     `size`: bytes of all tokens at its input, or output.
     `columns`, `rows`: products whose weights are split by columns, and by rows, of a forward pass.
     `times`: blocks that have them.
+    `again`: further forward passes of each.
+    `narrow`: bytes of what is gathered over those of `size`.
     """
 
     size: int
     columns: int
     rows: int
     times: int
+    again: int
+    narrow: float
 
 
 def activation_bytes(job: Job, tokens: int) -> int:
@@ -67,20 +78,19 @@ def tensor_calls(job: Job) -> Iterator[EqualCalls]:
     is scattered by itself. Ranks that share heads of keys gather queries, keys and values, too.
     """
     members, again = job.parallelism.tensor, _again(job)
-    for size, columns, rows, times in _products(job):
+    for each in _products(job):
+        size, columns, rows, forward = each.size, each.columns * each.times, each.rows * each.times, 1 + each.again
         if job.parallelism.sequence_parallel:
-            narrow = NARROW_BYTES[job.products] / PRECISION_BYTES[job.precision] if job.products else 1
-            gathered = round(size * narrow)
-            inputs = 1 + again + (job.adapters is None)  # frozen weights do not need theirs once more
-            yield EqualCalls("tensor", "all_gather", members, gathered, times * (columns * inputs + rows))
-            yield EqualCalls("tensor", "reduce_scatter", members, size, times * columns)
+            inputs = forward + (job.adapters is None)  # frozen weights do not need theirs once more
+            yield EqualCalls("tensor", "all_gather", members, round(size * each.narrow), columns * inputs + rows)
+            yield EqualCalls("tensor", "reduce_scatter", members, size, columns)
             last = size // members if job.product_overlap else 0
             for part in (size - last, *([last] if last else [])):
-                yield EqualCalls("tensor", "reduce_scatter", members, part, times * rows * (1 + again))
+                yield EqualCalls("tensor", "reduce_scatter", members, part, rows * forward)
         else:
-            yield EqualCalls("tensor", "all_reduce", members, size, times * (columns + rows * (1 + again)))
+            yield EqualCalls("tensor", "all_reduce", members, size, columns + rows * forward)
     if columns := _gathered_columns(job):
-        size, layers = activation_bytes(job, job.sequence) // job.model.hidden * columns, job.model.layers
+        size, layers = activation_bytes(job, job.sequence) // job.model.hidden * columns, parts(job.model)["attention"]
         yield EqualCalls("tensor", "all_gather", members, size, layers * (1 + again))
         yield EqualCalls("tensor", "reduce_scatter", members, size, layers)
     yield from _experts_split(job)
@@ -100,29 +110,45 @@ def _again(job: Job) -> int:
     return 1 if job.recompute == "full" else 0
 
 
+def _experts_again(job: Job) -> int:
+    """Further forward passes of the experts of each layer."""
+    return 1 if job.recompute in {"full", "experts"} else 0
+
+
 def _products(job: Job) -> Iterator[_Count]:
-    """Split products of all layers: attention and network of each, and attention to the encoder in a T5."""
-    model, size, mixed = job.model, activation_bytes(job, job.sequence), expert_layers(job.model)
+    """Split products of all parts of layers, of modules that predict further tokens, and of a decoder."""
+    model, size, again = job.model, activation_bytes(job, job.sequence), _again(job)
+    narrow = NARROW_BYTES[job.products] / PRECISION_BYTES[job.precision] if job.products else 1
+    yield from _of_parts(job, layer_parts(model), narrow)
+    if model.multi_token is not None:
+        ahead = narrow if model.multi_token.narrow else 1
+        yield from _of_parts(job, predicting_parts(model), ahead)
+        yield _Count(2 * size, 1, 0, predicted(model), 0, ahead)
+    if decoders := decoder_layers(model):
+        yield _Count(activation_bytes(job, decoder_sequence(job)), 3, 3, decoders, again, narrow)
+        yield _Count(size, 1, 0, decoders, again, narrow)
+
+
+def _of_parts(job: Job, of: Counter[Part], narrow: float) -> Iterator[_Count]:
+    model, size, again = job.model, activation_bytes(job, job.sequence), _again(job)
     shared = 1 if model.experts is not None and model.experts.shared else 0
     joint = 1 if model.latent is None else 0  # product of queries, keys and values
-    yield _Count(size, 1 + joint, 2, model.layers - mixed)
-    yield _Count(size, joint + shared, 1 + shared, mixed)
+    yield _Count(size, joint, 1, of["attention"], again, narrow)
+    yield _Count(size, 1, 1, of["feed-forward"] + of["mamba"], again, narrow)
+    yield _Count(size, shared, shared, of["experts"], _experts_again(job), narrow)
     if model.latent is not None:
         for rank in (model.latent.query_rank, model.latent.key_rank):
-            yield _Count(size // model.hidden * rank, 1, 0, model.layers)
-    if decoder_layers(model):
-        yield _Count(activation_bytes(job, decoder_sequence(job)), 3, 3, decoder_layers(model))
-        yield _Count(size, 1, 0, decoder_layers(model))
+            yield _Count(size // model.hidden * rank, 1, 0, of["attention"], again, narrow)
 
 
 def _experts_split(job: Job) -> Iterator[EqualCalls]:
     """Tokens of split experts, gathered before and added up behind them; their gradients the other way."""
-    model, members, again = job.model, job.parallelism.expert_parts, _again(job)
+    model, members, again = job.model, job.parallelism.expert_parts, _experts_again(job)
     if model.experts is None or members == 1:
         return
     tokens = job.micro_batch * job.sequence // job.parallelism.context
-    size = ceil(tokens * model.experts.per_token * _load(job)) * model.hidden * PRECISION_BYTES[job.precision]
-    layers = expert_layers(model)
+    size = ceil(tokens * model.experts.per_token * _load(job)) * routed_width(model) * PRECISION_BYTES[job.precision]
+    layers = parts(model)["experts"]
     if job.parallelism.sequence_parallel:
         for collective in ("all_gather", "reduce_scatter"):
             yield EqualCalls("tensor", collective, members, size, layers * (2 + again))
@@ -136,13 +162,23 @@ def _ends(job: Job) -> Iterator[EqualCalls]:
     inputs = [activation_bytes(job, job.sequence)]
     if model.family == "t5":
         inputs.append(activation_bytes(job, decoder_sequence(job)))
+    times = 1 + predicted(model)  # of all tokens that are predicted
     for size in inputs:
         scattered = split and model.family == "llama"
-        yield EqualCalls("tensor", "reduce_scatter" if scattered else "all_reduce", members, size, 1)
+        yield EqualCalls("tensor", "reduce_scatter" if scattered else "all_reduce", members, size, times)
         if split:
-            yield EqualCalls("tensor", "all_gather", members, size, 1)
-    yield from _logits(job)
-    yield _loss(job)
+            yield EqualCalls("tensor", "all_gather", members, size, times)
+    for call in (*_logits(job), _loss(job)):
+        yield call._replace(times=call.times * times)
+    yield _joints(job)
+
+
+def _joints(job: Job) -> EqualCalls:
+    """Results of products of modules that predict further tokens, gathered; back only if ranks keep their tokens."""
+    size, times = activation_bytes(job, job.sequence), predicted(job.model)
+    return EqualCalls(
+        "tensor", "all_gather", job.parallelism.tensor, size, times * (1 + job.parallelism.sequence_parallel)
+    )
 
 
 def _logits(job: Job) -> Iterator[EqualCalls]:
@@ -184,7 +220,11 @@ def context_calls(job: Job) -> Iterator[EqualCalls]:
     members, again = degrees.context, 1 if job.recompute in KEEPING else again
     if job.recompute == "selective" and degrees.context_method == "ring":
         again = 1  # core attention runs again, which begins with the own keys
-    tokens = job.micro_batch * job.sequence // members * PRECISION_BYTES[job.precision]
+    tokens, layers = job.micro_batch * job.sequence // members * PRECISION_BYTES[job.precision], parts(model)
+    if layers["mamba"]:
+        scan = scan_of(job)
+        for columns in (scan.columns, scan.inner):
+            yield EqualCalls("context", "all_to_all", members, tokens * columns, (2 + _again(job)) * layers["mamba"])
     heads, width = (
         (model.heads // degrees.tensor, key_heads(model, degrees.tensor)),
         attention_width(model) // model.heads,
@@ -193,12 +233,12 @@ def context_calls(job: Job) -> Iterator[EqualCalls]:
     query, key = (tokens * each * (width + rotary_width(model)) for each in heads)
     if degrees.context_method == "ulysses":
         for size in (query, key, value, result):
-            yield EqualCalls("context", "all_to_all", members, size, (2 + again) * model.layers)
+            yield EqualCalls("context", "all_to_all", members, size, (2 + again) * layers["attention"])
     else:
         once = (members - 1) * (1 + again) + 2  # the first and the last step back have keys and values alone
         size = key + value
-        yield EqualCalls("context", "ring_exchange", members, size, once * model.layers)
-        yield EqualCalls("context", "ring_exchange", members, 2 * size, max(members - 2, 0) * model.layers)
+        yield EqualCalls("context", "ring_exchange", members, size, once * layers["attention"])
+        yield EqualCalls("context", "ring_exchange", members, 2 * size, max(members - 2, 0) * layers["attention"])
 
 
 def expert_calls(job: Job, hosts: int) -> Iterator[EqualCalls]:
@@ -210,8 +250,8 @@ def expert_calls(job: Job, hosts: int) -> Iterator[EqualCalls]:
     if experts is None:
         return
     tokens = job.micro_batch * job.sequence // degrees.context // (degrees.tensor if degrees.sequence_parallel else 1)
-    times, routing, ranks = expert_layers(job.model) * 2 * (2 + _again(job)), routing_of(job), degrees.expert
-    sent, most = tokens * copies(job) * job.model.hidden * _load(job), tokens * ranks * job.model.hidden
+    times, routing, ranks = parts(job.model)["experts"] * 2 * (2 + _experts_again(job)), routing_of(job), degrees.expert
+    sent, most = (each * routed_width(job.model) for each in (tokens * copies(job) * _load(job), tokens * ranks))
     size = ceil(sent if routing is None else min(sent, most)) * PRECISION_BYTES[job.precision]
     if routing is None or hosts in (1, ranks):
         yield EqualCalls("expert", "all_to_all", ranks, size, times)

@@ -13,10 +13,20 @@ if TYPE_CHECKING:
 Narrow = Literal["fp8", "mxfp8", "nvfp4"]
 """Precisions of products alone: 8 bits with a scale per tensor, 8 and 4 bits with a scale per block."""
 
-Kernel = Literal["stream", "function", "hadamard", "scatter", "product", "attention", "attention-gradient"]
+Kernel = Literal[
+    "stream",
+    "function",
+    "hadamard",
+    "scatter",
+    "product",
+    "attention",
+    "attention-gradient",
+    "scan",
+    "scan-gradient",
+]
 """What a kernel does: read and write memory, besides with random numbers or exponentials ("function"), behind a random
-Hadamard transform ("hadamard"), or adding rows up where others do, too ("scatter"), multiply matrices, or fused
-attention and its backward pass."""
+Hadamard transform ("hadamard"), or adding rows up where others do, too ("scatter"), multiply matrices, fused attention
+and its backward pass, or products of Mamba-2 with decays that are computed beside them, and their gradients."""
 
 MASK = 1
 """Bytes per element of a dropout mask."""

@@ -121,7 +121,9 @@ _TUNED = ("SFT", "LoRA")
 # Nemotron-4) and, U, NeMo 24.07. DeepSeek-V3 and Kimi K2, and all in BF16, have one that keeps no copy of parameters
 # apart (use_precision_aware_optimizer, scripts/performance of Megatron-Bridge)
 _APEX, _AWARE = ("v3.", "v4.", _NEMO), ("deepseek-v3", "kimi-k2")
-_PREDICTS = 62  # layers of DeepSeek-V3 with that of its module for the second token, whose logits are left out
+# Nemotron 3.5 Lightning is Nano with modules that predict two further tokens, which all of Nemotron 3 keep in 16 bits
+# (mtp_use_repeated_layer, keep_mtp_spec_in_bf16, recipes/nemotronh/nemotron_3_5_lightning.py @9112eeb)
+_LIGHTNING = "Nemotron_3_5_Lightning"
 TABLES = ("dgxc", "megatron-bridge")
 
 
@@ -220,7 +222,8 @@ def published_run(record: np.void) -> PublishedRun:
     lines = [
         *_machine(gpu, gpus),
         f"job.model.include={name}",
-        *([f"job.model.layers={layers}"] if (layers := _layers(record)) else []),
+        *([f"job.model.layers={record['layers']}"] if record["layers"] else []),
+        *_ahead(record),
         *([f"job.adapters={_ADAPTERS[TUNING in run]}"] if adapted else []),
         *([f"job.model.positions={record['sequence']}"] if adapted else []),
         *submitted(run, name, gpu, gpus),
@@ -354,10 +357,15 @@ def _is_distributed(record: np.void) -> bool:
     return not run.startswith(_BRIDGE) or (model not in _AWARE and str(record["precision"]) != "bf16")
 
 
-def _layers(record: np.void) -> int:
-    """Layers of a row, if not those of its model; 0 if they are."""
-    ahead = record["model"] == "deepseek-v3" and "w/o MTP" not in str(record["run"])
-    return _PREDICTS if ahead else int(record["layers"])
+def _ahead(record: np.void) -> list[str]:
+    """Say which modules predict further tokens, if not those of the model, and that Nemotron's stay in 16 bits."""
+    model, run = str(record["model"]), str(record["run"])
+    lines = ["job.model.multi_token={depth=1}"] if model == "deepseek-v3" and "w/o MTP" not in run else []
+    if _LIGHTNING in run:
+        lines = ['job.model.multi_token={depth=2, pattern="*E", repeated=true}']
+    predicts = bool(lines) or model == "nemotron3-super"
+    wide = predicts and model.startswith("nemotron3") and record["precision"] != "bf16"
+    return [*lines, *(["job.model.multi_token.narrow=false"] if wide else [])]
 
 
 def _machine(gpu: str, gpus: int) -> list[str]:

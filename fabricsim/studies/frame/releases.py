@@ -22,6 +22,10 @@ In all of them (of commits 0fa501a, f0e2c37, 0426418) DeepSeek-V3 and Kimi K2 ma
 latent vectors (``recompute_modules`` with ``mla_up_proj``), but DeepSeek-V3 on GB300 in BF16, which has activations of
 experts again (``moe_act``), and, from 26.06 on, in MXFP8. So has gpt-oss without graphs (scripts/performance/configs/
 gpt_oss; its norms, which it has again besides, are left out).
+
+Nemotron 3 has attention and Mamba-2 in graphs as well as routers, but not on H100, where it has experts again, and
+Super on B200 has no graphs and, as on B300 but in MXFP8, activations of experts again (scripts/performance/configs/
+nemotronh of f601ba9 and later; norms are left out here, too).
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 _FUSED = "job.expert_kernels=fused", "job.expert_overlap=true"
 _WHOLE = "job.launch=graph", *_FUSED
 _ALL, _ROUTER = ('job.recorded=["attention", "router"]',), ('job.recorded=["router"]',)
+_HYBRID = ('job.recorded=["attention", "mamba", "router"]',)
 _FLEX = ("job.expert_kernels=flex",)
 _OVERLAP = ("job.expert_overlap=true",)
 # What kernels of HybridEP reach of NVLink, by ranks on GB200, with 8 on B200: the mean of dispatch and combine in bf16,
@@ -81,6 +86,10 @@ _RECIPES = (
     ("deepseek-v3", "gb200", "26.02", (*_ALL, *_FLEX)),
     ("deepseek-v3", "b300", "26.04.01", (*_ALL, *_FLEX)),
     ("kimi-k2", "gb300 gb200", "26.02", _FLEX),
+    ("nemotron3-nano", "gb300 gb200 b300 b200", "26.02", (*_HYBRID, *_FLEX)),
+    ("nemotron3-nano", "h100", "26.02", ('job.recorded=["attention", "mamba"]', *_FLEX)),
+    ("nemotron3-super", "gb300 gb200 b300", "26.04", (*_HYBRID, *_FLEX)),
+    ("nemotron3-super", "b200", "26.04", _FLEX),
     ("gpt-oss-120b", "gb300 b300", "25.11", _ALL),
     ("gpt-oss-120b", "b300", "26.06", (*_ALL, *_FUSED)),
 )
@@ -115,4 +124,8 @@ def repeated(release: str, model: str, gpu: str, precision: str) -> str:
         return "none" if recorded else "expert-activation"
     if model == "deepseek-v3" and gpu == "gb300" and (precision == "bf16" or release >= "26.06"):
         return "expert-activation" if precision == "bf16" else "none"
+    if model == "nemotron3-nano" and gpu == "h100":
+        return "experts"
+    if model == "nemotron3-super" and (gpu == "b200" or (gpu == "b300" and precision != "mxfp8")):
+        return "expert-activation"
     return "latent" if model in ("deepseek-v3", "kimi-k2") else "none"
