@@ -25,9 +25,10 @@ from fabricsim.scenario.job import micro_batches
 from fabricsim.workload import passes
 from fabricsim.workload.adapters import gathered_elements, trained_parameters
 from fabricsim.workload.heads import logit_tokens
+from fabricsim.workload.kinds import LAYERS
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
-from fabricsim.workload.shapes import LAYERS, stage_blocks
+from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, gathered_width, gradient_bytes
 from fabricsim.workload.work import Operation
 

@@ -10,20 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.workload.shapes import (
-    RELATIVE_BUCKETS,
-    TOKEN_TYPES,
-    attention_width,
-    feed_forward,
-    layer_kind,
-    layout,
-    predicting_layers,
-)
+from fabricsim.workload.kinds import layer_kind, predicting_layers
+from fabricsim.workload.shapes import RELATIVE_BUCKETS, TOKEN_TYPES, attention_width, feed_forward, layout
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Experts, Job, Model, Parallelism
     from fabricsim.scenario.model import StateSpace
-    from fabricsim.workload.shapes import BlockKind, Layout
+    from fabricsim.workload.kinds import BlockKind
+    from fabricsim.workload.shapes import Layout
 
 
 class Parameters(NamedTuple):

@@ -21,6 +21,8 @@ heads of 64, and grows more slowly beyond 128. A block of queries starts and end
 ``attention_forward_overhead`` or ``attention_backward_overhead``, and under a causal mask computes half a block on its
 diagonal for nothing, with a window another half where it begins.
 
+**Scans** of Mamba-2 take as long as memory or their FLOPs at `SCAN_RATE` per processor, whichever is longer.
+
 **All else** streams through memory at ``memory_efficiency`` of its rate, with random numbers or exponentials at
 `FUNCTION_SHARE` of that, behind a Hadamard transform at `HADAMARD_SHARE`.
 
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
     from fabricsim.scenario.cluster import Gpu, Precision
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.work import Level
+    from fabricsim.workload.work import Kernel, Level
 
 TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 128), (64, 64))
 """Rows and columns of the tiles of cuBLAS (NVIDIA, Matrix Multiplication Background User's Guide)."""
@@ -80,7 +82,15 @@ tenth of what memory would allow (tile-ai/TileOPs, pull request 608, column "PyT
 """
 
 SCAN_RATE: dict[Kernel, float] = {"scan": 0.71e12, "scan-gradient": 0.215e12}
-"""FLOP/s of a processor in kernels with products of Mamba-2, which its exponentials and not its products bound."""
+"""FLOP/s of a processor in kernels with products of Mamba-2, and in those of their gradients.
+
+Their decays, and not their products, bound them: they are as fast on H200 as on GB200, whose products are 2.5 times as
+fast. Calibrated on the forward pass of mamba_ssm's kernels on H100, 128 heads of 64 with one group of 128 columns, in
+chunks of 256: 12.1 to 12.9 million tokens/s with 4,096 to 16,384 of them (vllm-project/vllm, pull request 27299, column
+"Original"). Gradients are calibrated on training of a model of Mamba-2 with 1.3 billion parameters, 239.2 TFLOP/s on
+H200 and 360.4 on GB200 (state-spaces/mamba, issue 904), less all else that is modelled. U: these are 6 FLOPs for each
+parameter and token; other GPUs are as these, though A100 reaches half of it in that table.
+"""
 
 _QUERY_BLOCK = 128
 _SLIM_HEAD, _WIDE_HEAD = 64, 128  # elements, of tables of fused attention

@@ -24,32 +24,19 @@ product, position tables, routers and the small heads of BERT are on every rank.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from fabricsim.scenario.job import Parallelism
+from fabricsim.workload.kinds import layer_kind, parts_of, predicting_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.scenario.job import Experts, Latent, Model
     from fabricsim.scenario.model import MultiToken, StateSpace
-
-Part = Literal["attention", "feed-forward", "experts", "mamba"]
-"""What comes between two sums with the residual stream."""
-
-BlockKind = Literal[
-    "embedding", "layer", "expert-layer", "encoder-norm", "decoder-embedding", "decoder-layer", "joint", "head", Part
-]
-
-LAYERS: tuple[BlockKind, ...] = (
-    *("layer", "expert-layer", "decoder-layer"),
-    *("attention", "feed-forward", "experts", "mamba"),
-)
-"""Blocks whose products may be narrower than all else, and of which full recomputation keeps the input only; embedding
-and head are kept as in Megatron-LM."""
+    from fabricsim.workload.kinds import BlockKind, Part
 
 WHOLE = Parallelism()
 """One rank that holds everything."""
@@ -61,12 +48,6 @@ TOKEN_TYPES = 2
 """Segments of a BERT input (arXiv 1810.04805, section 3)."""
 
 _NO_BIASES = ("t5", "llama")
-_SYMBOLS: dict[str, Part] = {"M": "mamba", "*": "attention", "-": "feed-forward", "E": "experts"}
-_PARTS: dict[BlockKind, tuple[Part, ...]] = {
-    "layer": ("attention", "feed-forward"),
-    "expert-layer": ("attention", "experts"),
-    **{part: (part,) for part in _SYMBOLS.values()},
-}
 
 
 @dataclass(frozen=True)
@@ -167,55 +148,6 @@ def state_space_of(model: Model) -> StateSpace:
         msg = f"{model.name} has no layers of Mamba-2"
         raise ValueError(msg)
     return model.state_space
-
-
-def layer_kind(model: Model, number: int) -> BlockKind:
-    """Say what a layer of a model without decoder is, counted from 0."""
-    if model.pattern is not None:
-        return _SYMBOLS[model.pattern[number]]
-    experts = model.experts
-    mixed = experts is not None and number >= experts.dense_layers and (number + 1) % experts.every == 0
-    return "expert-layer" if mixed else "layer"
-
-
-def predicting_layers(model: Model) -> tuple[BlockKind, ...]:
-    """Say what the layers are of each module that predicts a further token."""
-    ahead = model.multi_token
-    if ahead is None:
-        return ()
-    if ahead.pattern is not None:
-        return tuple(_SYMBOLS[symbol] for symbol in ahead.pattern)
-    return (layer_kind(model, model.layers - 1),)
-
-
-def predicted(model: Model) -> int:
-    """Count the tokens behind the next one that are predicted as well."""
-    return model.multi_token.depth if model.multi_token is not None else 0
-
-
-def parts_of(kind: BlockKind) -> tuple[Part, ...]:
-    """Say what a layer of a model without decoder consists of."""
-    return _PARTS[kind]
-
-
-def layer_parts(model: Model) -> Counter[Part]:
-    """Count the parts of all layers but those of a decoder."""
-    kinds = Counter(layer_kind(model, number) for number in range(model.layers))
-    counted: Counter[Part] = Counter()
-    for kind, times in kinds.items():
-        counted += Counter(dict.fromkeys(parts_of(kind), times))
-    return counted
-
-
-def predicting_parts(model: Model) -> Counter[Part]:
-    """Count the parts of the layers of all modules that predict further tokens."""
-    once = Counter(chain.from_iterable(map(parts_of, predicting_layers(model))))
-    return Counter({part: times * predicted(model) for part, times in once.items()})
-
-
-def parts(model: Model) -> Counter[Part]:
-    """Count the parts of all layers, modules that predict further tokens included."""
-    return layer_parts(model) + predicting_parts(model)
 
 
 def has_window(model: Model, number: int) -> bool:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.adapters import gathered_elements, trained
 from fabricsim.workload.issue import Span, row
+from fabricsim.workload.kinds import LAYERS
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import kernels_span
-from fabricsim.workload.shapes import LAYERS, Block, layout, stage_blocks
+from fabricsim.workload.shapes import Block, layout, stage_blocks
 from fabricsim.workload.tape import PRECISION_BYTES, decoder_sequence, gathered_width
 from fabricsim.workload.work import Exchange, Level, Operation, Wait
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.workload.adapters import TARGETS, trained
+from fabricsim.workload.kinds import LAYERS
 from fabricsim.workload.separate import Elementwise, in_place_of
-from fabricsim.workload.shapes import LAYERS
 from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait, Work
 
 if TYPE_CHECKING:
