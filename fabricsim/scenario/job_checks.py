@@ -80,6 +80,13 @@ def _stages(job: Job) -> Iterator[Mistake]:
     if layers > MOST_LAYERS:
         yield Mistake("job.model.layers", f"{what} are too many", f"at most {MOST_LAYERS}")
         return
+    if model.multi_token is not None:  # whose layers are shared out as others, and are on the last stage
+        ahead = model.multi_token.depth * len(model.multi_token.pattern or "-")
+        layers, what = layers + ahead, f"{what} and {ahead} that predict further tokens"
+        if ahead > layers // chunks:
+            problem = f"of {what} the last of {chunks} parts has {layers // chunks}, and is to have those {ahead}"
+            yield Mistake("job.parallelism.pipeline", problem, "lower it, or job.parallelism.virtual_stages")
+            return
     short = 0 if model.family == "t5" else SHORT_STAGES
     if not _shared_out(layers, stages, chunks, short):
         parts = f"{stages} stages" if chunks == stages else f"{stages} stages of {chunks // stages} chunks"

@@ -29,7 +29,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from fabricsim.scenario.job import Parallelism
-from fabricsim.workload.kinds import layer_kind, parts_of, predicting_layers
+from fabricsim.workload.kinds import layer_kind, parts_of, predicted, predicting_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,11 +190,15 @@ def layout(model: Model, stages: int) -> Layout:
     """Lay the layers of a model on `stages` pipeline stages.
 
     The stages of a T5 are divided between encoder and decoder in proportion to their layers, as
-    ``--pipeline-model-parallel-split-rank`` of Megatron-LM does by hand.
+    ``--pipeline-model-parallel-split-rank`` of Megatron-LM does by hand. Layers of modules that predict further tokens
+    are on the last stage, and count there when layers are shared out, as ``pipeline_model_parallel_layout`` of
+    DeepSeek-V3's recipes has it (NVIDIA-NeMo/Megatron-Bridge, recipes/deepseek/deepseek_v3.py).
     """
     decoders = decoder_layers(model)
     if not decoders:
-        return Layout(_share_out(model.layers, stages), (0,) * stages)
+        ahead = predicted(model) * len(predicting_layers(model))
+        *first, last = _share_out(model.layers + ahead, stages)
+        return Layout((*first, last - ahead), (0,) * stages)
     if stages == 1:
         return Layout((model.layers,), (decoders,), 0, 0)
     wanted = round(stages * model.layers / (model.layers + decoders))

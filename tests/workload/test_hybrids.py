@@ -99,7 +99,10 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
     if ahead:
         more["multi_token"] = ahead
     model = small(pattern, more)
-    tensor, stages = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, len(pattern)]))
+    further = 2 if ahead and ahead["depth"] == 1 else 4 if ahead else 0
+    layers = len(pattern) + further  # those of modules are on the last stage, which has no more than its share
+    fitting = [stages for stages in (1, 2, 3) if layers % stages == 0 and further <= layers // stages]
+    tensor, stages = draw(st.sampled_from([1, 2])), draw(st.sampled_from(fitting))
     degrees = {"tensor": tensor, "pipeline": stages, "data": draw(st.sampled_from([1, 2]))}
     if "experts" in model:
         latent = draw(st.sampled_from([None, 16]))
@@ -270,6 +273,11 @@ def test_modules_ahead_have_a_layer_and_logits_each(*, repeated: bool, modules: 
         (["job.expert_overlap=true"], "job.expert_overlap", "is not modelled for layers that are experts alone"),
         (["job.model.multi_token={depth=1, repeated=true}"], "job.model.multi_token.repeated", "there is one module"),
         (["job.model.multi_token={narrow=false}"], "job.model.multi_token.narrow", "no products are narrower"),
+        (
+            ["job.model=nemotron3-super", "job.parallelism={pipeline=46}", "cluster.hosts=46"],
+            "job.parallelism.pipeline",
+            "of 88 layers and 4 that predict further tokens the last of 46 parts has 2",
+        ),
         (["job.parallelism.context=16", "cluster.hosts=8"], "job.parallelism.context", "cannot be shared evenly by 16"),
     ],
 )
