@@ -14,6 +14,19 @@ from fabricsim.scenario.schedule import SCHEDULES
 
 __all__ = ["DIMENSIONS", "Adapters", "Experts", "Job", "Latent", "Model", "Parallelism", "Positive"]
 
+Recompute = Literal[
+    "none",
+    "selective",
+    "latent",
+    "expert-activation",
+    "experts",
+    "feed-forward",
+    "keep-attention",
+    "keep-qkv",
+    "full",
+]
+"""What is computed again, in the order in which it is tried if memory is short."""
+
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 """Parallel dimensions whose degrees multiply to the number of ranks; as Megatron-LM, the innermost first."""
 
@@ -176,9 +189,8 @@ class Job(Spec):
     included (``moe``), ``"feed-forward"`` up-projection and activation of dense layers (``mlp``), ``"keep-qkv"`` all of
     them but queries, keys and values, which are kept (``remat_policy: save_qkv_proj`` of MaxText),
     ``"keep-attention"`` its projection besides (``custom`` with ``out_proj=device``). ``attention = "fused"`` computes
-    them in
-    one kernel that keeps no scores (FlashAttention). ``loss_kernels = "fused"`` takes the loss of
-    logits in three, in the precision of these (Transformer Engine). Without ``dropout`` a GPT, BERT or T5 has none,
+    them in one kernel that keeps no scores (FlashAttention). ``loss_kernels = "fused"`` takes the loss of logits in
+    three, in the precision of these (Transformer Engine). Without ``dropout`` a GPT, BERT or T5 has none,
     as with a rate of 0. What lies between products is fused, or with
     ``elementwise = "operators"`` each operator of a framework is a kernel, with ``"mixed-operators"`` those of layer
     norms, GELU, softmax and residuals in 32 bits, as in PaddlePaddle 1.8, with ``"separate"`` each operation, as in
@@ -232,17 +244,7 @@ class Job(Spec):
     prefetch: Positive = 1
     narrow_gathers: bool = False
     sharded_copies: Literal["both", "gradients", "none"] = "both"
-    recompute: Literal[
-        "none",
-        "selective",
-        "latent",
-        "expert-activation",
-        "experts",
-        "feed-forward",
-        "keep-qkv",
-        "keep-attention",
-        "full",
-    ] = Field(default_factory=_since("none", "full"))
+    recompute: Recompute = Field(default_factory=_since("none", "full"))
     dropout: bool = True
     attention: Literal["unfused", "fused"] = Field(default_factory=_since("fused", "unfused"))
     loss_kernels: Literal["unfused", "fused"] = "unfused"

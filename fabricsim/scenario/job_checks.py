@@ -81,7 +81,7 @@ def _stages(job: Job) -> Iterator[Mistake]:
         yield Mistake("job.model.layers", f"{what} are too many", f"at most {MOST_LAYERS}")
         return
     if model.multi_token is not None:  # whose layers are shared out as others, and are on the last stage
-        ahead = model.multi_token.depth * len(model.multi_token.pattern or "-")
+        ahead = model.multi_token.layers
         layers, what = layers + ahead, f"{what} and {ahead} that predict further tokens"
         if ahead > layers // chunks:
             problem = f"of {what} the last of {chunks} parts has {layers // chunks}, and is to have those {ahead}"
@@ -311,8 +311,8 @@ def _keeps(job: Job) -> Iterator[Mistake]:
 def _has_networks(job: Job) -> bool:
     """Whether some tokens go through a feed-forward network that is no expert's, or through shared experts."""
     experts, pattern = job.model.experts, job.model.pattern
-    if pattern is not None and "-" in pattern:
-        return True
+    if pattern is not None:
+        return "-" in pattern or (experts is not None and bool(experts.shared))
     return experts is None or bool(experts.shared or experts.dense_layers or experts.every > 1)
 
 

@@ -71,6 +71,11 @@ class MultiToken(Spec):
     repeated: bool = False
     narrow: bool = True
 
+    @property
+    def layers(self) -> int:
+        """Layers of all modules, which are on the last stage of a pipeline."""
+        return self.depth * len(self.pattern or "-")
+
 
 class Latent(Spec):
     """Multi-head latent attention (DeepSeek-AI, arXiv 2412.19437, section 2.1.1).

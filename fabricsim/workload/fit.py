@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from fabricsim.errors import Mistake, ScenarioError
-from fabricsim.scenario.job import Parallelism
+from fabricsim.scenario.job import Parallelism, Recompute
 from fabricsim.scenario.job_checks import job_problems
 from fabricsim.units import human_bytes
 from fabricsim.workload.memory import stage_memory
@@ -18,17 +18,7 @@ if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.memory import Memory
 
-_RECOMPUTE = (
-    "none",
-    "selective",
-    "latent",
-    "expert-activation",
-    "experts",
-    "feed-forward",
-    "keep-attention",
-    "keep-qkv",
-    "full",
-)
+_RECOMPUTE = get_args(Recompute)
 _ZERO = 3
 _FACTORS = (2, 4, 8, 16, 32, 64)
 

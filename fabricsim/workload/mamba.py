@@ -17,11 +17,12 @@ behind the scan, ranks trade parts of the sequence for heads (``MambaContextPara
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import state_space_of
-from fabricsim.workload.tape import FP32, product
+from fabricsim.workload.tape import FP32, PRECISION_BYTES, product
 from fabricsim.workload.work import Exchange, Operation, Pass
 
 if TYPE_CHECKING:
@@ -29,13 +30,16 @@ if TYPE_CHECKING:
     from fabricsim.workload.tape import Tape
     from fabricsim.workload.work import Item
 
+_scanning, _gradient = partial(Operation, kernel="scan"), partial(Operation, kernel="scan-gradient")
+
 
 class Scan(NamedTuple):
     """What one rank scans.
 
-    `tokens`: times its share of all heads, which is that of its tensor-parallel group.
+    `tokens`: those that it has, with all heads of its tensor-parallel group; context-parallel ranks trade some of these
+        for tokens, and scan as much.
     `chunks`: of all sequences, so many `chunk` tokens each.
-    `inner`: elements of a token of all heads. `vectors`: of one of both vectors of all groups.
+    `inner`: elements of a token of all heads.
     `width`: bytes of an element.
     """
 
@@ -90,12 +94,13 @@ def scan_of(job: Job) -> Scan:
     heads, groups = space.heads // tensor, space.groups // tensor
     tokens, length = job.micro_batch * job.sequence // context, job.packed or job.sequence
     chunks = job.micro_batch * (job.sequence // length) * -(-length // space.chunk) // context
-    return Scan(tokens, max(chunks, 1), space.chunk, heads, heads * space.head_width, groups, space.state, 0)
+    width = PRECISION_BYTES[job.precision]
+    return Scan(tokens, max(chunks, 1), space.chunk, heads, heads * space.head_width, groups, space.state, width)
 
 
 def mamba(tape: Tape, job: Job) -> None:
     """Record the sublayer for one micro-batch."""
-    scan, hidden = scan_of(job)._replace(width=tape.width), job.model.hidden
+    scan, hidden = scan_of(job), job.model.hidden
     tokens = tape.tokens(job.sequence)
     tape.recorded = "mamba" in job.recorded
     branch(tape, tokens * hidden)
@@ -120,14 +125,6 @@ def _trade(tape: Tape, elements: int) -> None:
     if tape.job.parallelism.context > 1:
         exchange = Exchange("all_to_all", "context", elements * tape.width)
         tape.step([exchange], [exchange])
-
-
-def _scanning(name: str, flops: int, traffic: int) -> Operation:
-    return Operation(name, flops, traffic, kernel="scan")
-
-
-def _gradient(name: str, flops: int, traffic: int) -> Operation:
-    return Operation(name, flops, traffic, kernel="scan-gradient")
 
 
 def _flops(scan: Scan) -> tuple[int, int]:

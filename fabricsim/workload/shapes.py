@@ -29,7 +29,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from fabricsim.scenario.job import Parallelism
-from fabricsim.workload.kinds import layer_kind, parts_of, predicted, predicting_layers
+from fabricsim.workload.kinds import layer_kind, parts_of, predicting_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -196,7 +196,7 @@ def layout(model: Model, stages: int) -> Layout:
     """
     decoders = decoder_layers(model)
     if not decoders:
-        ahead = predicted(model) * len(predicting_layers(model))
+        ahead = model.multi_token.layers if model.multi_token is not None else 0
         *first, last = _share_out(model.layers + ahead, stages)
         return Layout((*first, last - ahead), (0,) * stages)
     if stages == 1:

@@ -13,6 +13,7 @@ from fabricsim.errors import ScenarioError
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job, Model
+from fabricsim.scenario.job_checks import job_problems
 from fabricsim.scenario.library import root
 from fabricsim.workload.kinds import LAYERS, parts
 from fabricsim.workload.mamba import scan_of
@@ -286,3 +287,10 @@ def test_mistakes_name_what_is_wrong(changes: list[str], key: str, problem: str)
         load("recipes", ["job.model=nemotron3-nano", *changes])
 
     assert any(key in str(caught.value) and problem in line for line in str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize(("pattern", "problems"), [("M*", 1), ("M-", 0), ("ME", 0)])
+def test_networks_are_repeated_only_if_there_are_some(pattern: str, problems: int) -> None:
+    job = job_of(pattern, recompute="feed-forward")
+
+    assert [each.key for each in job_problems(job)] == ["job.recompute"] * problems
