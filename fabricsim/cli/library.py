@@ -74,7 +74,7 @@ def volumes(
 
 def _volumes(loaded: LoadedScenario) -> tuple[object, Callable[[], RenderableType]]:
     from fabricsim.run.pipeline import counted_plan  # noqa: PLC0415  --help must not pay for it
-    from fabricsim.workload.experts import load  # noqa: PLC0415  as above
+    from fabricsim.workload.dispatcher import load  # noqa: PLC0415  as above
     from fabricsim.workload.tally import plan_calls, tally  # noqa: PLC0415  as above
     from fabricsim.workload.volume_summary import summarise_volumes  # noqa: PLC0415  as above
     from fabricsim.workload.volumes import closed_forms  # noqa: PLC0415  as above

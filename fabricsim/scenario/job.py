@@ -215,6 +215,8 @@ class Job(Spec):
     host one by one, behind an all-to-all of NCCL (``"all-to-all"``; ``"unfused"`` if operations of PyTorch order
     tokens and add them up) or a dispatcher that sends a token once to each rank (``"flex"``: DeepEP, HybridEP); or
     behind such a one without the host, in kernels that take activation and quantisation with them (``"fused"``).
+    With ``hybridep_processors`` the dispatcher is HybridEP, which has so many (``moe_hybridep_num_sms`` of Megatron-LM)
+    and takes time beside that of the links.
     With ``expert_overlap`` all-to-alls run beside kernels of another micro-batch. With ``padded_experts`` the tokens of
     each are copied to a whole number of blocks of ``products`` before them and back behind them (``Fp8Padding`` of
     Transformer Engine). ``recorded`` are the parts of layers in CUDA graphs if the rest is not.
@@ -264,6 +266,7 @@ class Job(Spec):
     expert_imbalance: Annotated[float, Field(ge=1, le=1000)] = 1.0
     expert_kernels: Literal["grouped", "unfused", "all-to-all", "flex", "fused"] = "grouped"
     expert_overlap: bool = False
+    hybridep_processors: Positive | None = None
     padded_experts: bool = False
     recorded: Annotated[tuple[Literal["attention", "mamba", "router"], ...], Field(strict=False)] = ()
 

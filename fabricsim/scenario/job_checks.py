@@ -220,6 +220,7 @@ def _no_experts(job: Job) -> Iterator[Mistake]:
         "pad_to_capacity": job.pad_to_capacity,
         "expert_imbalance": job.expert_imbalance > 1,
         "expert_kernels": job.expert_kernels != "grouped",
+        "hybridep_processors": job.hybridep_processors is not None,
         "padded_experts": job.padded_experts,
         "recorded": "router" in job.recorded,
     }
@@ -241,6 +242,17 @@ def _records(job: Job) -> Iterator[Mistake]:
     if job.expert_overlap and job.parallelism.expert == 1:
         problem = "has no effect: job.parallelism.expert is 1, so that experts have no all-to-alls"
         yield Mistake("job.expert_overlap", problem, "take it out")
+
+
+def _dispatcher(job: Job) -> Iterator[Mistake]:
+    if job.hybridep_processors is None or job.model.experts is None:
+        return
+    if job.expert_kernels not in {"flex", "fused"}:
+        problem = f"has no effect: {job.expert_kernels!r} kernels are not behind a dispatcher"
+        yield Mistake("job.hybridep_processors", problem, "use job.expert_kernels = 'flex' or 'fused', or take it out")
+    elif job.parallelism.expert == 1:
+        problem = "has no effect: job.parallelism.expert is 1, so that experts have no all-to-alls"
+        yield Mistake("job.hybridep_processors", problem, "take it out")
 
 
 _PADDED = ("all-to-all", "unfused")  # Megatron-LM refuses moe_pad_expert_input_to_capacity of its flex dispatcher
@@ -459,6 +471,7 @@ _CHECKS: tuple[Callable[[Job], Iterator[Mistake]], ...] = (
     _records,
     _experts,
     _padding,
+    _dispatcher,
     *MODEL_CHECKS,
     _adapters,
     _narrow,

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 _TABLE = "efa-experts"
 _PER_HOST = 8
 # What `fabricsim.studies.frame.recipes` says of NVIDIA's own recipes of this release, which these scripts do not call
-_OF_RELEASES = ("job.expert_kernels", "job.expert_overlap", "job.recorded", "cluster.gpu.nvlink_efficiency")
+_OF_RELEASES = (
+    "job.expert_kernels",
+    "job.expert_overlap",
+    "job.recorded",
+    "cluster.gpu.nvlink_efficiency",
+    "job.hybridep_processors",
+)
 # p6-b300.48xlarge: 16 adapters of 400 Gb/s for 8 GPUs (kimi-k2/README.md @0c6e327; 6.4 Tb/s, AWS), two of each GPU
 # taken as one. U: all else as p5, and slots of the sixth generation, for NCCL's all-to-all between two hosts moves 95.8
 # GB/s for each GPU (179.6 times 8 of 15, `_RATES`), more than the 63 of the fifth. p5.48xlarge is the preset

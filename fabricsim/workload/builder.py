@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.errors import SimulationError
-from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM, NONE
+from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM, NONE, OVERLAPPED_STREAM
 from fabricsim.workload.program import COLUMNS, Call, CallList, Program, assemble
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class ProgramBuilder:
         self._sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
         self._made: dict[tuple[int, str, tuple[int, ...]], int] = {}  # calls of a sequence that a rank has found
         self._found: list[tuple[str, tuple[int, ...]]] | None = None  # sequences of the calls of a pattern
+
+    def compute_beside(self, rank: int, duration: int, timer: str, *, after: Iterable[int]) -> int:
+        """Run a kernel beside the main stream for `duration` ps once `after` are done; returns the op's index."""
+        return self._add((rank, COMPUTE, OVERLAPPED_STREAM, self._timers[timer], NONE, NONE, duration), set(after))
 
     def compute(self, rank: int, duration: int, timer: str, *, after: Iterable[int] = ()) -> int:
         """Keep `rank` busy for `duration` ps; returns the op's index."""

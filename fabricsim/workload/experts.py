@@ -21,12 +21,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fabricsim.workload.dispatcher import from_experts, load, routes, to_experts
 from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, routed_width, up_projections
 from fabricsim.workload.tape import FP32, product, streamed
-from fabricsim.workload.work import Exchange, Level, Operation, Pass, TokenRouting, Wait
+from fabricsim.workload.work import Exchange, Level, Operation, Pass, Wait
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
@@ -56,12 +57,13 @@ def expert_layer(tape: Tape, job: Job, attention: Callable[[], None]) -> None:
     Megatron-LM); what runs beside an all-to-all is taken to be a half of the same layer.
     """
     nodes = [] if job.launch == "graph" else [_nodes(job)]
-    for part in (attention, partial(experts, tape, job, job.sequence)):
+    first = [*routes(tape, job), *to_experts(tape, job)]
+    for part, exchanges in ((attention, from_experts(tape, job)), (partial(experts, tape, job, job.sequence), first)):
         if job.expert_overlap and job.parallelism.expert > 1:
-            beside = replace(_all_to_all(tape, job), asynchronous=True)
-            tape.step([*nodes, beside], [Wait("expert")])
+            *beside, back = (replace(each, asynchronous=True) for each in exchanges)
+            tape.step([*nodes, *beside], [Wait("expert")])
             part()
-            tape.step([Wait("expert")], [*nodes, beside])
+            tape.step([Wait("expert")], [*nodes, back])
         else:
             part()
 
@@ -89,13 +91,15 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
         _order(tape, moved, own * width)
     else:
         tape.stream("order by expert", moved, Pass(1, 1), Pass(1, 1))
+    if not job.expert_overlap:
+        tape.step(routes(tape, job), [])
     tape.recorded = False
     if job.expert_kernels in _ROUTING and not job.pad_to_capacity:
         tape.step([Level()], [])  # the host needs the tokens of each expert
-    _exchange(tape, job)
+    _exchange(tape, job, to_experts(tape, job))
     sent = tokens if job.parallelism.expert_parts > 1 else own
     _grouped(tape, job, math.ceil(sent * mixture.per_token * load(job)))
-    _exchange(tape, job)
+    _exchange(tape, job, from_experts(tape, job))
     if unfused:
         _add_up(tape, moved, own * width)
     else:
@@ -132,18 +136,6 @@ def _add_up(tape: Tape, moved: int, own: int) -> None:
 
 def _scatter(name: str, traffic: int, kernels: int) -> Operation:
     return Operation(name, 0, traffic, kernel="scatter", kernels=kernels)
-
-
-def load(job: Job) -> float:
-    """Tokens of the busiest rank's experts over those of the mean one's.
-
-    Padded to their capacity, all get the same. Else an expert sees each token once at most, and the experts of a rank
-    see no more than all of them do, which is the mean if one rank has them all.
-    """
-    mixture, most = experts_of(job.model), job.capacity_factor or math.inf
-    if job.pad_to_capacity:
-        return most
-    return min(job.expert_imbalance, most, mixture.count / mixture.per_token, job.parallelism.expert)
 
 
 def _router(tape: Tape, job: Job, tokens: int) -> None:
@@ -184,31 +176,10 @@ def _plain(tape: Tape, name: str, traffic: int) -> Operation:
     return Operation(name, 0, traffic, more=-less)
 
 
-def copies(job: Job) -> float:
-    """Count how often a token is sent: to each of its experts, or once to each rank that has some of them."""
-    routing = routing_of(job)
-    return experts_of(job.model).per_token if routing is None else routing.copies(job.parallelism.expert)
-
-
-def routing_of(job: Job) -> TokenRouting | None:
-    """How tokens choose experts, if a dispatcher sends them."""
-    mixture = experts_of(job.model)
-    return TokenRouting(mixture.count, mixture.per_token) if job.expert_kernels in {"flex", "fused"} else None
-
-
-def _all_to_all(tape: Tape, job: Job) -> Exchange:
-    own, routing = tape.own(tape.tokens(job.sequence)), routing_of(job)
-    width = routed_width(job.model)
-    elements = own * copies(job) * width * load(job)
-    if routing is not None:  # of each token the busiest rank is sent one copy at most
-        elements = min(elements, own * job.parallelism.expert * width)
-    return Exchange("all_to_all", "expert", math.ceil(elements) * tape.width, routing=routing)
-
-
-def _exchange(tape: Tape, job: Job) -> None:
+def _exchange(tape: Tape, job: Job, exchanges: tuple[Exchange, Exchange]) -> None:
     if job.parallelism.expert > 1 and not job.expert_overlap:
-        exchange = _all_to_all(tape, job)
-        tape.step([exchange], [exchange])
+        there, back = exchanges
+        tape.step([there], [back])
 
 
 def _grouped(tape: Tape, job: Job, rows: int) -> None:

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from fabricsim.records.program import OVERLAPPED_STREAM
+from fabricsim.units import PS_PER_S
 from fabricsim.workload.issue import EMPTY, Span, collective, waited
 from fabricsim.workload.links import shares
 from fabricsim.workload.work import Exchange, Level, Wait
@@ -130,7 +131,7 @@ class RankOps:
         if len(group) == 1:
             return 0.0
         counted = item.dimension == "expert" or (self.slowed.buffers and item.dimension == "tensor")
-        return self.slowed.seconds(item.collective, group, item.size) if counted else inf
+        return self.slowed.seconds(item.collective, group, item.size + item.weights) if counted else inf
 
     def _exchange(self, item: Exchange, timer: str) -> None:
         if item not in self._calls:
@@ -138,13 +139,26 @@ class RankOps:
         calls = self._calls[item]
         if not calls:
             return
+        more = self._beyond_links(item) + item.behind
         self.launch(timer)
         if not item.asynchronous:
             self.builder.join_all([self._next(call) for call in calls], self.rank, timer)
+            if more:
+                self.compute(Span(more, 0, more), timer)
             return
         before = self._outstanding.setdefault(item.dimension, [])
         after = (*chain.from_iterable(before[-1:]), *self.last())
-        before.append([self.beside(call, timer, after=after) for call in calls])
+        ops = [self.beside(call, timer, after=after) for call in calls]
+        before.append([self.builder.compute_beside(self.rank, more, timer, after=ops)] if more else ops)
+
+    def _beyond_links(self, item: Exchange) -> int:
+        """Give the time by which kernels that pull an exchange over NVLink are behind the links at their best, ps.
+
+        Between hosts the network is slower, and kernels keep up with it.
+        """
+        if not item.least or self.placement.expert_hosts > 1:
+            return 0
+        return max(0, round(item.least - min(self._least(item) * PS_PER_S, item.least)))
 
     def join(self, call: Call, timer: str, *, after: Iterable[int] = ()) -> int:
         """Take part in the next call of a group, and wait for it; returns the op."""

@@ -160,10 +160,10 @@ class Placement:
         soon as it has arrived (deepseek-ai/DeepEP, README.md; Hybrid-EP_Implementation.md).
         """
         routing, hosts, ranks = exchange.routing, self.expert_hosts, self.parallelism.expert
-        parts = [(exchange.dimension, exchange.size)]
+        size = exchange.size + exchange.weights // hosts
+        parts = [(exchange.dimension, size)]
         if routing is not None and 1 < hosts < ranks:
-            rail = round(exchange.size * routing.copies(hosts) / routing.copies(ranks))
-            parts = [("expert_rail", rail), ("expert_host", exchange.size)]
+            parts = [("expert_rail", routing.on_rails(size, hosts, ranks)), ("expert_host", size)]
         groups = [(self.group(kind, rank), size) for kind, size in parts]
         return tuple(
             Call(exchange.collective, group, size, exchange.dimension) for group, size in groups if len(group) > 1

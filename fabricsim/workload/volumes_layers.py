@@ -7,7 +7,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.scenario.job import micro_batches
-from fabricsim.workload.experts import copies, routing_of
+from fabricsim.workload.dispatcher import copies, routing_of
 from fabricsim.workload.kinds import layer_parts, parts, predicted, predicting_parts
 from fabricsim.workload.mamba import scan_of
 from fabricsim.workload.operations import KEEPING
@@ -240,15 +240,19 @@ def expert_calls(job: Job, hosts: int) -> Iterator[EqualCalls]:
     if experts is None:
         return
     tokens = job.micro_batch * job.sequence // degrees.context // (degrees.tensor if degrees.sequence_parallel else 1)
-    times, routing, ranks = parts(job.model)["experts"] * 2 * (2 + _experts_again(job)), routing_of(job), degrees.expert
-    sent, most = (each * routed_width(job.model) for each in (tokens * copies(job) * _load(job), tokens * ranks))
-    size = ceil(sent if routing is None else min(sent, most)) * PRECISION_BYTES[job.precision]
-    if routing is None or hosts in (1, ranks):
-        yield EqualCalls("expert", "all_to_all", ranks, size, times)
-        return
-    rail = round(size * routing.copies(hosts) / routing.copies(ranks))
-    yield EqualCalls("expert", "all_to_all", hosts, rail, times)
-    yield EqualCalls("expert", "all_to_all", ranks // hosts, size, times)
+    times, routing, ranks = parts(job.model)["experts"] * (2 + _experts_again(job)), routing_of(job), degrees.expert
+    sent, most = tokens * copies(job) * _load(job), tokens * ranks
+    sent = sent if routing is None else min(sent, most)
+    size = ceil(sent * routed_width(job.model)) * PRECISION_BYTES[job.precision]
+    if job.hybridep_processors:  # routes of all tokens, in a byte for each expert
+        yield EqualCalls("expert", "all_gather", ranks, most * experts.count, times - parts(job.model)["experts"])
+    weights = ceil(sent * experts.count) * 4 // hosts if job.hybridep_processors else 0
+    for each in (size, size + weights):  # results and gradients of results, tokens and their gradients
+        if routing is None or hosts in (1, ranks):
+            yield EqualCalls("expert", "all_to_all", ranks, each, times)
+        else:
+            yield EqualCalls("expert", "all_to_all", hosts, routing.on_rails(each, hosts, ranks), times)
+            yield EqualCalls("expert", "all_to_all", ranks // hosts, each, times)
 
 
 def _load(job: Job) -> float:

@@ -87,6 +87,10 @@ class TokenRouting(NamedTuple):
         others = math.comb(self.experts - self.experts // parts, self.per_token)
         return parts * (1 - others / math.comb(self.experts, self.per_token))
 
+    def on_rails(self, size: int, hosts: int, ranks: int) -> int:
+        """Give the bytes that go to hosts of `size` bytes that go to ranks."""
+        return round(size * self.copies(hosts) / self.copies(ranks))
+
 
 @dataclass(frozen=True)
 class Exchange:
@@ -99,6 +103,9 @@ class Exchange:
     a dimension run one after the other, of different ones side by side, as those of NCCL's communicators do.
     `routing`: of an all-to-all by a dispatcher of tokens, which sends a token once to each rank; over several hosts
     once to each host, and on from there.
+    `weights`: bytes that go with these tokens if all experts are on one host; over several, each gets those of its own.
+    `least`: what kernels take to pull it over NVLink, though the links be free, ps.
+    `behind`: what kernels take behind it before it is of use, ps.
     """
 
     collective: CollectiveName
@@ -106,6 +113,9 @@ class Exchange:
     size: int
     asynchronous: bool = False
     routing: TokenRouting | None = None
+    weights: int = 0
+    least: int = 0
+    behind: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fabricsim.run.pipeline import load, simulate
 from fabricsim.scenario.job import KERNEL_LAUNCH, Job
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.compile import JobPlan
-from fabricsim.workload.experts import copies
+from fabricsim.workload.dispatcher import copies
 from fabricsim.workload.flops import model_flops
 from fabricsim.workload.links import HIDDEN, Links
 from fabricsim.workload.operations import block_work

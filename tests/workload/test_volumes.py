@@ -316,6 +316,7 @@ def test_context_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
             "expert_imbalance": st.sampled_from([1.0, 1.3]),
             "capacity_factor": st.sampled_from([None, 1.1]),
             "expert_kernels": st.sampled_from(["grouped", "flex"]),
+            "hybridep_processors": st.sampled_from([None, 16]),
         }
     )
     | st.just({"capacity_factor": 1.1, "pad_to_capacity": True, "expert_kernels": "all-to-all"}),
@@ -330,6 +331,8 @@ def test_expert_parallelism(
     degrees["sequence_parallel"] = degrees["tensor"] > 1 and (degrees["sequence_parallel"] or alike)
     experts["dense_layers"] = min(experts["dense_layers"], table["model"]["layers"] - 1)
     attention = {"attention": "fused"} if degrees["context"] > 1 else {}
+    if load["expert_kernels"] != "flex" or degrees["expert"] == 1:
+        load.pop("hybridep_processors", None)
     volumes = agree({**table, **load, **attention, "model": {**table["model"], "experts": experts}}, gpu, per_host)
 
     last = table["model"]["layers"] // experts["every"] * experts["every"]  # layer that may have experts, from 1

@@ -47,6 +47,7 @@ _OVERLAP = ("job.expert_overlap=true",)
 # recipes have, 32, on B200 16). U: GB300 and B300 as these, 64 ranks as 32
 _NVLINK = {8: 0.730, 16: 0.715, 32: 0.671}
 _NVLINK_OF_8 = 0.685
+_PROCESSORS = 32  # moe_hybridep_num_sms
 _PADDED, _NO_MORE_PADDED = "job.padded_experts=true", "26.04"
 # By model and GPU, in MXFP8: since which release, and what is in 8 bits then besides products of layers
 _ATTENTION, _LOGITS = "job.attention_products=mxfp8", "job.narrow_logits=true"
@@ -111,10 +112,10 @@ def _whole(release: str, model: str, gpu: str, precision: str) -> bool:
 
 def dispatched(settings: Iterable[str], gpu: str, ranks: int) -> tuple[str, ...]:
     """Say what a dispatcher's kernels reach of NVLink between so many ranks, if settings have one."""
-    if gpu == "h100" or not {*_FLEX, *_FUSED}.intersection(settings):
+    if gpu == "h100" or not {*_FLEX, _FUSED[0]}.intersection(settings):
         return ()
     share = _NVLINK[max(known for known in _NVLINK if known <= max(ranks, 8))] if gpu.startswith("gb") else _NVLINK_OF_8
-    return (f"cluster.gpu.nvlink_efficiency={share}",)
+    return f"cluster.gpu.nvlink_efficiency={share}", f"job.hybridep_processors={_PROCESSORS}"
 
 
 def repeated(release: str, model: str, gpu: str, precision: str) -> str:

@@ -1,0 +1,108 @@
+"""How tokens get to the ranks of their experts and back.
+
+An all-to-all sends a token to each of its experts, a dispatcher once to each rank that has some of them (DeepEP,
+HybridEP), or over several hosts once to each host, and on from there.
+
+HybridEP, with a number of processors (``job.hybridep_processors``), takes the following besides. Each rank gathers
+which experts the tokens of all take, a byte for each token and expert, and searches that for its own. Copies of a token
+travel with the weights of all experts of the host that they go to, and so do the gradients of these on their way back.
+Results are pulled: each processor waits for its reads of copies of tokens, of which few are on their way, however long
+they are (deepseek-ai/DeepEP, docs/Hybrid-EP_Implementation.md and deep_ep/hybrid_ep_buffer.py).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from fabricsim.workload.shapes import experts_of, routed_width
+from fabricsim.workload.tape import FP32
+from fabricsim.workload.work import Exchange, TokenRouting
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.job import Job
+    from fabricsim.workload.tape import Tape
+
+READ = 430_000
+"""Time of a processor for each copy of a token that HybridEP pulls, ps.
+
+Calibrated on B200 with 32 processors, tokens of 1 KiB and ten of them on their way, as by default: 0.425 to 0.431 us
+in three tables (harryzhou2000/megatron-lm-moe-experiments@d084ffa, notes/hybrid-ep-sparse-opt-new.md, "combine kernel
+(no probs)" of branch hybrid-ep). With 16 processors, tokens of 14 KiB and twelve of them it was 0.34 us
+(Hybrid-EP_Implementation.md). Reads beside gradients of weights, which take a tenth more in these tables, are taken to
+be as fast. U: other GPUs are as B200.
+"""
+
+SEARCH = 470
+"""Time of HybridEP's search for the routes of tokens for each of all ranks' tokens, ps.
+
+Calibrated on B300, 8 experts on each of 72 ranks, of which a token takes 6, 12,288 tokens of each: 412 us (the same
+repository@45978b2, notes/isolated-scan-bench.md, 512 threads, before). With 32 experts, of which a token takes 36, it
+takes three times as long there: left out. U: other GPUs are as B300.
+"""
+
+
+def load(job: Job) -> float:
+    """Tokens of the busiest rank's experts over those of the mean one's.
+
+    Padded to their capacity, all get the same. Else an expert sees each token once at most, and the experts of a rank
+    see no more than all of them do, which is the mean if one rank has them all.
+    """
+    mixture, most = experts_of(job.model), job.capacity_factor or math.inf
+    if job.pad_to_capacity:
+        return most
+    return min(job.expert_imbalance, most, mixture.count / mixture.per_token, job.parallelism.expert)
+
+
+def copies(job: Job) -> float:
+    """Count how often a token is sent: to each of its experts, or once to each rank that has some of them."""
+    routing = routing_of(job)
+    return experts_of(job.model).per_token if routing is None else routing.copies(job.parallelism.expert)
+
+
+def routing_of(job: Job) -> TokenRouting | None:
+    """How tokens choose experts, if a dispatcher sends them."""
+    mixture = experts_of(job.model)
+    return TokenRouting(mixture.count, mixture.per_token) if job.expert_kernels in {"flex", "fused"} else None
+
+
+def sent_tokens(job: Job, own: int) -> float:
+    """Count the copies of tokens that a rank with `own` of them sends, as the busiest rank receives them."""
+    sent = own * copies(job) * load(job)
+    # of each token the busiest rank is sent one copy at most
+    return sent if routing_of(job) is None else min(sent, own * job.parallelism.expert)
+
+
+def weight_bytes(job: Job, sent: float) -> int:
+    """Count bytes of weights that go with copies of tokens, if all experts are on one host."""
+    return math.ceil(sent * experts_of(job.model).count) * FP32 if job.hybridep_processors else 0
+
+
+def routes(tape: Tape, job: Job) -> list[Exchange]:
+    """Make what tells ranks which tokens they receive."""
+    tokens = tape.own(tape.tokens(job.sequence)) * job.parallelism.expert
+    if not job.hybridep_processors:
+        return []
+    return [Exchange("all_gather", "expert", tokens * experts_of(job.model).count, behind=tokens * SEARCH)]
+
+
+def to_experts(tape: Tape, job: Job) -> tuple[Exchange, Exchange]:
+    """Make the exchange that brings tokens to their experts, and that of their gradients."""
+    return _exchange(tape, job, weighted=True), _exchange(tape, job, weighted=True, pulled=True)
+
+
+def from_experts(tape: Tape, job: Job) -> tuple[Exchange, Exchange]:
+    """Make the exchange that brings results of experts back, and that of their gradients."""
+    return _exchange(tape, job, pulled=True), _exchange(tape, job)
+
+
+def _exchange(tape: Tape, job: Job, *, weighted: bool = False, pulled: bool = False) -> Exchange:
+    sent = sent_tokens(job, tape.own(tape.tokens(job.sequence)))
+    return Exchange(
+        "all_to_all",
+        "expert",
+        math.ceil(sent * routed_width(job.model)) * tape.width,
+        routing=routing_of(job),
+        weights=weight_bytes(job, sent) if weighted else 0,
+        least=round(sent * READ / job.hybridep_processors) if pulled and job.hybridep_processors else 0,
+    )
