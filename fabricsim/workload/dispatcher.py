@@ -7,7 +7,8 @@ HybridEP, with a number of processors (``job.hybridep_processors``), takes the f
 which experts the tokens of all take, a byte for each token and expert, and searches that for its own. Copies of a token
 travel with the weights of all experts of the host that they go to, and so do the gradients of these on their way back.
 Results are pulled: each processor waits for its reads of copies of tokens, of which few are on their way, however long
-they are (deepseek-ai/DeepEP, docs/Hybrid-EP_Implementation.md and deep_ep/hybrid_ep_buffer.py).
+they are. Tokens are ordered by kernels that ask of each copy and expert whether they belong together (deepseek-ai/
+DeepEP, docs/Hybrid-EP_Implementation.md and deep_ep/hybrid_ep_buffer.py).
 """
 
 from __future__ import annotations
@@ -39,6 +40,22 @@ SEARCH = 470
 Calibrated on B300, 8 experts on each of 72 ranks, of which a token takes 6, 12,288 tokens of each: 412 us (the same
 repository@45978b2, notes/isolated-scan-bench.md, 512 threads, before). With 32 experts, of which a token takes 36, it
 takes three times as long there: left out. U: other GPUs are as B300.
+"""
+
+ORDER, ADD_UP = 180, 120
+"""Time of HybridEP's kernels that order tokens by expert, and that add results up, ps.
+
+For each copy of a token that a rank receives and each of its experts, of which most do not take it. Memory bounds these
+kernels if tokens are long. Calibrated on B200 (the first notes, ``permute_kernel`` and ``unpermute_kernel`` of branch
+hybrid-ep): within 20 and 28 % of three tables of tokens of 1 KiB. Notes of June 2026 have kernels that visit only the
+experts that take a token, 1.3 to 6 times as fast. U: releases of Megatron-Bridge up to 26.08 have those before.
+"""
+
+FIND = 120
+"""Time to find the places of tokens in the order of experts, for each copy and expert as above, ps.
+
+Calibrated on GB200, 32 of 2,304 experts on each of 72 ranks, 12,288 tokens of each to 36 of them: 1.34 ms
+(notes/nsys_e72_full_iteration_analysis.md@2e6c4d0, ``permute_preprocessing_kernel``). U: other GPUs are as GB200.
 """
 
 
@@ -80,10 +97,18 @@ def weight_bytes(job: Job, sent: float) -> int:
 
 def routes(tape: Tape, job: Job) -> list[Exchange]:
     """Make what tells ranks which tokens they receive."""
-    tokens = tape.own(tape.tokens(job.sequence)) * job.parallelism.expert
+    own, ranks = tape.own(tape.tokens(job.sequence)), job.parallelism.expert
     if not job.hybridep_processors:
         return []
-    return [Exchange("all_gather", "expert", tokens * experts_of(job.model).count, behind=tokens * SEARCH)]
+    found = own * ranks * SEARCH + visits(job, own) * FIND
+    return [Exchange("all_gather", "expert", own * ranks * experts_of(job.model).count, behind=found)]
+
+
+def visits(job: Job, own: int) -> int:
+    """Count copies of tokens that a rank receives, times its experts, if HybridEP orders them; all have `own` tokens."""
+    if not job.hybridep_processors:
+        return 0
+    return round(sent_tokens(job, own) * experts_of(job.model).count / job.parallelism.expert)
 
 
 def to_experts(tape: Tape, job: Job) -> tuple[Exchange, Exchange]:

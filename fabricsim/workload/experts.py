@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.dispatcher import from_experts, load, routes, to_experts
+from fabricsim.workload.dispatcher import ADD_UP, ORDER, from_experts, load, routes, to_experts, visits
 from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.norms import branch, layer_norm, residual
@@ -86,11 +86,11 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     moved = math.ceil(own * mixture.per_token * padded) * width
     if mixture.latent:
         tape.linear("latent in", (own, hidden, width), stored=own * hidden)
-    unfused = job.expert_kernels == "unfused"
+    unfused, seen = job.expert_kernels == "unfused", visits(job, own)
     if unfused:
         _order(tape, moved, own * width)
     else:
-        tape.stream("order by expert", moved, Pass(1, 1), Pass(1, 1))
+        _stream(tape, "order by expert", moved, (Pass(1, 1), ORDER * seen), (Pass(1, 1), ADD_UP * seen))
     if not job.expert_overlap:
         tape.step(routes(tape, job), [])
     tape.recorded = False
@@ -103,7 +103,8 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     if unfused:
         _add_up(tape, moved, own * width)
     else:
-        tape.stream("weight and add up", moved, Pass(1, 0), Pass(1, 1), stored=tape.width)
+        _stream(tape, "weight and add up", moved, (Pass(1, 0), ADD_UP * seen), (Pass(1, 1), ORDER * seen))
+        tape.stored += tape.width * moved
     if mixture.latent:
         tape.linear("latent out", (own, width, hidden), stored=own * width)
     if mixture.shared:
@@ -113,6 +114,15 @@ def experts(tape: Tape, job: Job, sequence: int) -> None:
     if job.recompute == "experts":
         tape.step([], tape.forward[start:])
         tape.stored = before + tape.width * own * hidden
+
+
+def _stream(tape: Tape, name: str, elements: int, there: tuple[Pass, int], back: tuple[Pass, int]) -> None:
+    """Record a kernel that moves `elements` and its gradient, with what each takes at least, ps."""
+    forward, backward = (
+        replace(streamed(title, elements, move, tape.width, "stream"), least=least)
+        for title, (move, least) in ((name, there), (f"{name} gradient", back))
+    )
+    tape.step([forward], [backward])
 
 
 def _order(tape: Tape, moved: int, own: int) -> None:

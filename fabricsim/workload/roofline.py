@@ -155,7 +155,7 @@ def roofline_time(operation: Operation, precision: Precision, gpu: Gpu) -> int:
         busy = max(memory, _product(operation, precision, gpu)) + operation.added / rate
     else:
         busy = max(memory, _attention(operation, precision, gpu))
-    return round(busy * PS_PER_S) + operation.kernels * gpu.kernel_latency
+    return max(round(busy * PS_PER_S), operation.least) + operation.kernels * gpu.kernel_latency
 
 
 def _product(operation: Operation, precision: Precision, gpu: Gpu) -> float:

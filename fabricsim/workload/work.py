@@ -59,6 +59,7 @@ class Operation:
     `more`: what the host takes besides to issue further kernels in the same call, or less than for others, ps.
     `kernels`: how many run one after the other in its place, each of which starts and drains.
     `held`: processors that others hold meanwhile.
+    `least`: what it takes at least, whatever it moves, ps.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Operation:
     held: int = 0
     transposed: int = 0
     added: int = 0
+    least: int = 0
 
 
 class TokenRouting(NamedTuple):

@@ -10,8 +10,10 @@ from fabricsim.errors import InputError
 from fabricsim.records.program import COMPUTE, OVERLAPPED_STREAM
 from fabricsim.run.pipeline import build_plan, load, simulate
 from fabricsim.units import PS_PER_S
-from fabricsim.workload.dispatcher import from_experts, routes, to_experts
+from fabricsim.workload.dispatcher import FIND, from_experts, routes, to_experts, visits
+from fabricsim.workload.experts import experts
 from fabricsim.workload.tape import Tape
+from fabricsim.workload.work import Operation
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
@@ -84,7 +86,27 @@ def test_routes_are_gathered_and_searched_as_measured() -> None:
     (gather,) = routes(Tape(job), job)
 
     assert gather.size == 72 * 12288 * 576  # a byte for each token and expert
-    assert gather.behind / 1e6 == pytest.approx(412.4, rel=0.02)
+    assert (gather.behind - FIND * visits(job, 12288)) / 1e6 == pytest.approx(412.4, rel=0.02)
+
+
+def test_places_are_found_as_measured() -> None:
+    """1.34 ms on GB200, 12,288 tokens of 72 ranks to 36 of 2,304 experts (nsys_e72_full_iteration_analysis.md)."""
+    job = job_of((512, 2304, 36), 12288, ranks=72)
+
+    assert FIND * visits(job, 12288) / 1e6 == pytest.approx(1340, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("count", "chosen", "order", "add_up"), [(256, 36, 393.6, 267.3), (256, 8, 257.2, 127.3), (128, 8, 153.8, 103.5)]
+)
+def test_short_tokens_are_ordered_about_as_measured(count: int, chosen: int, order: float, add_up: float) -> None:
+    """Kernels of branch hybrid-ep on B200, as above: memory would allow a tenth of that."""
+    job, tape = (each(job_of((512, count, chosen), 8192)) for each in (lambda job: job, Tape))
+    experts(tape, job, 8192)
+    found = {item.name: item for item in tape.work().forward if isinstance(item, Operation)}
+
+    assert found["order by expert"].least / 1e6 == pytest.approx(order, rel=0.20)
+    assert found["weight and add up"].least / 1e6 == pytest.approx(add_up, rel=0.36)
 
 
 def test_weights_of_all_experts_go_with_tokens_and_come_back_with_gradients() -> None:
