@@ -47,7 +47,7 @@ ORDER, ADD_UP = 180, 120
 
 For each copy of a token that a rank receives and each of its experts, of which most do not take it. Memory bounds these
 kernels if tokens are long. Calibrated on B200 (the first notes, ``permute_kernel`` and ``unpermute_kernel`` of branch
-hybrid-ep): within 20 and 28 % of three tables of tokens of 1 KiB. Notes of June 2026 have kernels that visit only the
+hybrid-ep): within 20 and 31 % of three tables of tokens of 1 KiB. Notes of June 2026 have kernels that visit only the
 experts that take a token, 1.3 to 6 times as fast. U: releases of Megatron-Bridge up to 26.08 have those before.
 """
 
@@ -105,7 +105,7 @@ def routes(tape: Tape, job: Job) -> list[Exchange]:
 
 
 def visits(job: Job, own: int) -> int:
-    """Count copies of tokens that a rank receives, times its experts, if HybridEP orders them; all have `own` tokens."""
+    """Count copies of tokens that a rank receives, times its experts, if HybridEP orders them; all have `own`."""
     if not job.hybridep_processors:
         return 0
     return round(sent_tokens(job, own) * experts_of(job.model).count / job.parallelism.expert)

@@ -106,7 +106,7 @@ def test_short_tokens_are_ordered_about_as_measured(count: int, chosen: int, ord
     found = {item.name: item for item in tape.work().forward if isinstance(item, Operation)}
 
     assert found["order by expert"].least / 1e6 == pytest.approx(order, rel=0.20)
-    assert found["weight and add up"].least / 1e6 == pytest.approx(add_up, rel=0.36)
+    assert found["weight and add up"].least / 1e6 == pytest.approx(add_up, rel=0.32)
 
 
 def test_weights_of_all_experts_go_with_tokens_and_come_back_with_gradients() -> None:
