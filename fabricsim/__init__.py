@@ -87,8 +87,7 @@ def __getattr__(name: str) -> object:
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
 

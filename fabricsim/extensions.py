@@ -99,16 +99,13 @@ def _module_name(digest: str) -> str:
 def _read(path: Path) -> bytes:
     try:
         if not path.is_file():
-            msg = f"{path}: there is no such file; name a Python file from the folder of the scenario"
-            raise InputError(msg)
+            raise InputError(f"{path}: there is no such file; name a Python file from the folder of the scenario")
         with path.open("rb") as file:
             source = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:  # such as a name that is too long, or one with a NUL
-        msg = f"{path}: cannot be read: {error}"
-        raise InputError(msg) from error
+        raise InputError(f"{path}: cannot be read: {error}") from error
     if len(source) > LARGEST:
-        msg = f"{path}: is larger than {LARGEST} bytes; an extension is one module"
-        raise InputError(msg)
+        raise InputError(f"{path}: is larger than {LARGEST} bytes; an extension is one module")
     return source
 
 
@@ -121,8 +118,7 @@ def _executed(path: str, source: bytes, name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         line = error.lineno if isinstance(error, SyntaxError) else _last_line(error, {module.__file__})[1]
-        msg = f"{path}{f':{line}' if line else ''}: cannot be imported: {_said(error)}"
-        raise InputError(msg) from error
+        raise InputError(f"{path}{f':{line}' if line else ''}: cannot be imported: {_said(error)}") from error
     return module
 
 
@@ -183,8 +179,7 @@ def require_functions(declares: str, **given: object) -> None:
     """
     for name, each in given.items():
         if not callable(each):
-            msg = f"{declares}: {name} is {each!r}; give a function"
-            raise InputError(msg)
+            raise InputError(f"{declares}: {name} is {each!r}; give a function")
 
 
 def place_of(function: Callable[..., object]) -> str:
@@ -202,8 +197,7 @@ def _required(function: Callable[..., object], of: type[T] | tuple[type[T], ...]
     if is_ours(function) or isinstance(found, of):
         return cast("T", found)
     wanted = " or ".join(_called(each) for each in (of if isinstance(of, tuple) else (of,)))
-    msg = f"{place_of(function)}{_name(function)} gives {found!r}; it should give {wanted}"
-    raise InputError(msg)
+    raise InputError(f"{place_of(function)}{_name(function)} gives {found!r}; it should give {wanted}")
 
 
 @contextmanager
@@ -218,8 +212,7 @@ def _blamed(function: Callable[..., object]) -> Iterator[None]:
         file, last = _last_line(error, {own, *(each.module.__file__ for each in _files.values())})
         if file is None and own is None:
             raise
-        msg = f"{file or own}:{last or line}: {_name(function)} raises {_said(error)}"
-        raise InputError(msg) from error
+        raise InputError(f"{file or own}:{last or line}: {_name(function)} raises {_said(error)}") from error
 
 
 def _called(of: type) -> str:
@@ -298,8 +291,7 @@ class Registry(Generic[T]):
         for point in _entry_points().select(group=self._group):
             place = f"entry point {point.name} = {point.value} of {point.dist.name if point.dist else 'a package'}"
             if point.name in self.own or point.name in found:
-                msg = f"{place}: {self.kind} of that name are there already; uninstall it, or rename it"
-                raise InputError(msg)
+                raise InputError(f"{place}: {self.kind} of that name are there already; uninstall it, or rename it")
             try:
                 declared = point.load()
             except (Exception, SystemExit) as error:

@@ -106,14 +106,11 @@ def parse(text: object, dimension: Dimension) -> int | float:
     """
     value = _amount(text, dimension)
     if value < 0:
-        msg = f"{text!r} is negative; a {dimension.name} is at least {dimension.least}"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is negative; a {dimension.name} is at least {dimension.least}")
     if value < _amount(dimension.least, dimension):
-        msg = f"{text!r} is too small; a {dimension.name} is at least {dimension.least}"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is too small; a {dimension.name} is at least {dimension.least}")
     if value > _amount(dimension.most, dimension):
-        msg = f"{text!r} is too large; a {dimension.name} is at most {dimension.most}"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is too large; a {dimension.name} is at most {dimension.most}")
     return round(value) if dimension.integer else float(value)
 
 
@@ -125,19 +122,16 @@ def _amount(text: object, dimension: Dimension) -> Decimal:
         raise ValueError(msg)  # noqa: TRY004  pydantic turns only ValueError into a report
     match = _NUMBER.match(text)
     if match is None:
-        msg = f"{text!r} is not a number with a unit; {example}"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is not a number with a unit; {example}")
     unit = match[2] or ""
     if unit not in dimension.factors:
         listed = f" (units are {', '.join(dimension.factors)})" if len(dimension.factors) <= _FEW else ""
         what = f"unit {unit!r} is not a {dimension.name}{listed}" if unit else f"{text!r} has no unit"
-        msg = f"{what}; {example}"
-        raise ValueError(msg)
+        raise ValueError(f"{what}; {example}")
     try:
         return Decimal(match[1].replace("_", "")) * dimension.factors[unit]
     except ArithmeticError as error:  # an exponent of many digits
-        msg = f"{text!r} is too large or too small; {example}"
-        raise ValueError(msg) from error
+        raise ValueError(f"{text!r} is too large or too small; {example}") from error
 
 
 def seconds(ps: int | float) -> float:

@@ -276,7 +276,7 @@ def test_problems_that_a_users_topology_finds_are_mistakes(tmp_path: Path, probl
 
 def test_errors_of_fabricsim_and_of_its_own_functions_stay_as_they_are() -> None:
     def wrong() -> None:
-        raise InputError("mine")  # noqa: EM101  said once
+        raise InputError("mine")
 
     with pytest.raises(InputError, match=r"^mine$"):
         extensions.answer(wrong, object)

@@ -125,8 +125,7 @@ def _usable(table: Measurement) -> Measurement:
     kept = table.only(table.sizes >= _WINDOWED_FROM)
     if not len(kept.sizes):
         least = human_bytes(_WINDOWED_FROM)
-        msg = f"{table.name}: has no row of {least} or more; smaller ones tell how fast messages are posted"
-        raise InputError(msg)
+        raise InputError(f"{table.name}: has no row of {least} or more; smaller ones tell how fast messages are posted")
     return kept
 
 

@@ -84,8 +84,7 @@ def read(name: str, test: str | None = None) -> Measurement:
     if found.kind == "collective":
         found = _of_collective(found, test)
     if len(found.sizes) < _ENOUGH:
-        msg = f"{name}: has {len(found.sizes)} rows that move bytes; a calibration needs {_ENOUGH} or more"
-        raise InputError(msg)
+        raise InputError(f"{name}: has {len(found.sizes)} rows that move bytes; a calibration needs {_ENOUGH} or more")
     return found
 
 
@@ -93,8 +92,7 @@ def between(found: Measurement, smallest: int, largest: int) -> Measurement:
     """Keep the sizes from `smallest` to `largest`, bytes. Raises InputError if fewer than three are left."""
     kept = found.only((found.sizes >= smallest) & (found.sizes <= largest))
     if len(kept.sizes) < _ENOUGH:
-        msg = f"{found.name}: has {len(kept.sizes)} rows from --min-bytes to --max-bytes; widen them"
-        raise InputError(msg)
+        raise InputError(f"{found.name}: has {len(kept.sizes)} rows from --min-bytes to --max-bytes; widen them")
     return kept
 
 
@@ -114,8 +112,7 @@ def split(found: Measurement, hold_out: str) -> tuple[Measurement, Measurement]:
         out[np.random.default_rng(int(hold_out)).permutation(count)[: count // 2]] = True
     else:
         hint = did_you_mean(hold_out, ("half", "other-half"), "use half, other-half, or a number to draw a half by")
-        msg = f"--hold-out {hold_out!r}: {hint}"
-        raise InputError(msg)
+        raise InputError(f"--hold-out {hold_out!r}: {hint}")
     return found.only(~out), found.only(out)
 
 
@@ -231,14 +228,11 @@ def _of_collective(found: Measurement, test: str | None) -> Measurement:
     from fabricsim.run.bench import COLLECTIVES  # noqa: PLC0415  imports the engine
 
     if found.test and test is not None and test != found.test:
-        msg = f"{found.name}: is of {found.test}, and --test says {test}"
-        raise InputError(msg)
+        raise InputError(f"{found.name}: is of {found.test}, and --test says {test}")
     name = found.test or test
     if name is None:
         # A table names its collective only where the command stands in the log; columns alone do not tell.
-        msg = f"{found.name}: does not say which collective it is of; say so with --test all_reduce"
-        raise InputError(msg)
+        raise InputError(f"{found.name}: does not say which collective it is of; say so with --test all_reduce")
     if name not in COLLECTIVES:
-        msg = f"{found.name}: is of {name}; there are {', '.join(COLLECTIVES)}"
-        raise InputError(msg)
+        raise InputError(f"{found.name}: is of {name}; there are {', '.join(COLLECTIVES)}")
     return replace(found, test=name)

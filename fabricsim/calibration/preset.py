@@ -30,8 +30,7 @@ def check_target(path: Path) -> None:
     Raises InputError if it does not end in ``.toml``.
     """
     if path.suffix != SUFFIX:
-        msg = f"-o {path}: a preset is known as a file by its ending; name it {path.with_suffix(SUFFIX)}"
-        raise InputError(msg)
+        raise InputError(f"-o {path}: a preset is known as a file by its ending; name it {path.with_suffix(SUFFIX)}")
 
 
 def write(path: Path, base: str, settings: Sequence[str], transport: str, found: Calibration) -> None:
@@ -55,8 +54,7 @@ def base_of(path: Path, name: str, refused: str) -> str:
     if not is_file_name(name):
         return name
     if Path(name).resolve() == path.resolve():
-        msg = f"-o {path}: {refused}; name another file"
-        raise InputError(msg)
+        raise InputError(f"-o {path}: {refused}; name another file")
     return os.path.relpath(Path(name).resolve(), path.resolve().parent)
 
 

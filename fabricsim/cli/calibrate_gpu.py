@@ -29,8 +29,7 @@ def are_kernel_traces(logs: Sequence[str]) -> bool:
     traces = [log for log in logs if is_kernel_trace(log)]
     if traces and len(traces) < len(logs):
         other = next(log for log in logs if log not in traces)
-        msg = f"{traces[0]} is a trace of kernels, and {other} is none; calibrate on either alone"
-        raise InputError(msg)
+        raise InputError(f"{traces[0]} is a trace of kernels, and {other} is none; calibrate on either alone")
     return bool(traces)
 
 

@@ -45,8 +45,7 @@ def calibrate_iteration(  # noqa: PLR0913  by name only
         raise InputError(msg)
     seconds = quantity("--iteration", measured, DURATION) / PS_PER_S
     if not seconds:
-        msg = f"--iteration {measured}: no iteration takes no time; write such as 620ms"
-        raise InputError(msg)
+        raise InputError(f"--iteration {measured}: no iteration takes no time; write such as 620ms")
     with progress("calibrate") as report:
         found = iteration.calibrate(logs[0], settings, seconds, report)
     if as_json:

@@ -153,8 +153,7 @@ def check_ending(file: Path | None, what: str, ending: str) -> Path | None:
     Raises InputError with a name that suits.
     """
     if file is not None and file.suffix.lower() in _ENDINGS - {ending}:
-        msg = f"-o {file}: {what}; name it {file.with_suffix(ending)}"
-        raise InputError(msg)
+        raise InputError(f"-o {file}: {what}; name it {file.with_suffix(ending)}")
     return file
 
 
@@ -282,8 +281,7 @@ def quantity(option: str, text: str, dimension: Dimension) -> int | float:
     try:
         return parse(text, dimension)
     except ValueError as error:
-        msg = f"{option}: {error}"
-        raise InputError(msg) from error
+        raise InputError(f"{option}: {error}") from error
 
 
 def refuse_twice(options: Options, settings: Iterable[str], named: str = "") -> None:
@@ -297,8 +295,7 @@ def refuse_twice(options: Options, settings: Iterable[str], named: str = "") -> 
         for key in (key for key, value in options.items() if value is not None):
             if said == key or (named and said == key.rpartition(".")[0]):
                 option = f"--{named or key} {options[key]}"
-                msg = f"{option} and --set {setting} both say what {key} is; take one of them out"
-                raise InputError(msg)
+                raise InputError(f"{option} and --set {setting} both say what {key} is; take one of them out")
 
 
 @contextmanager
@@ -379,8 +376,7 @@ def watched(taps: list[str] | None, captures: list[str] | None, output: Path | N
 
     watch = Watch.parse(taps or (), captures or ())
     if output is None:
-        msg = f"{'--tap' if taps else '--pcap'} records into files: say where with -o"
-        raise InputError(msg)
+        raise InputError(f"{'--tap' if taps else '--pcap'} records into files: say where with -o")
     return watch
 
 
@@ -398,8 +394,7 @@ def check_output_file(file: Path | None, *inputs: str | Path | None) -> None:
     if not problem and any(_holds(each, file) for each in inputs if each is not None):
         problem = "is what is read, and would be lost; name another file"
     if problem:
-        msg = f"-o {file}: {problem}"
-        raise InputError(msg)
+        raise InputError(f"-o {file}: {problem}")
 
 
 def check_output_files(folder: Path | None, names: Iterable[str], *inputs: str | Path | None) -> None:

@@ -89,8 +89,7 @@ def convert(  # noqa: PLR0913  one parameter per option
         trace = _written_out(program, inputs[0], algorithms, lower=lower)
     else:
         if settings:
-            msg = f"--set {settings[0]}: {inputs[0]} is a trace, which has no settings; leave it out"
-            raise InputError(msg)
+            raise InputError(f"--set {settings[0]}: {inputs[0]} is a trace, which has no settings; leave it out")
         trace = read_trace([Path(each) for each in inputs], form, only, ranks_per_host)
         if lower:
             before = lowering_losses(trace)
@@ -120,8 +119,7 @@ def _configuration(inputs: Sequence[str], output: str, options: Mapping[str, obj
         raise InputError(msg)
     path = Path(output)
     if path.suffix != ".toml":
-        msg = f"-o {output}: a network configuration becomes a scenario; name a file that ends in .toml"
-        raise InputError(msg)
+        raise InputError(f"-o {output}: a network configuration becomes a scenario; name a file that ends in .toml")
     common.check_output_folder(path.parent)
     _check_free([path, cables_file(path)], force=force)
     common.output_folder(path.parent)
@@ -133,8 +131,7 @@ def _configuration(inputs: Sequence[str], output: str, options: Mapping[str, obj
 def _place(output: str, given: str) -> Path:
     """Give the path of the files: in a folder they are named after what they are made of, without endings and ranks."""
     if not output.strip("/") or "\0" in output:
-        msg = f"-o {output!r}: is no place for files; name a folder, or the beginning of their names"
-        raise InputError(msg)
+        raise InputError(f"-o {output!r}: is no place for files; name a folder, or the beginning of their names")
     path = Path(output)
     if output.endswith("/") or path.is_dir():
         return path / (Path(given).name.partition(".")[0] or "trace")
@@ -191,8 +188,6 @@ def _algorithms(given: Sequence[str] | None) -> dict[str, str]:
 def _check_free(files: Sequence[Path], *, force: bool) -> None:
     there = next((file for file in files if file.exists() or file.is_symlink()), None)
     if there is not None and not force:
-        msg = f"-o: {there} is there already; add --force to replace it, or name another place"
-        raise InputError(msg)
+        raise InputError(f"-o: {there} is there already; add --force to replace it, or name another place")
     if there is not None and not there.is_file():
-        msg = f"-o: {there} is not a regular file; name another place"
-        raise InputError(msg)
+        raise InputError(f"-o: {there} is not a regular file; name another place")

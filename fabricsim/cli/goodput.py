@@ -65,8 +65,7 @@ def goodput(  # noqa: PLR0913  one parameter per option
     }
     horizon, back = float(quantity("--time", length, PERIOD)), float(quantity("--repair", repair, PERIOD))
     if min(horizon, seconds["mtbf"]) <= 0:
-        msg = "--time and --mtbf: a time of nothing has no goodput; give longer ones"
-        raise InputError(msg)
+        raise InputError("--time and --mtbf: a time of nothing has no goodput; give longer ones")
     chosen = None if interval is None else _positive("--interval", interval)
     with progress(loaded.scenario.name) as report:
         result = simulate(loaded, progress=report)
@@ -94,6 +93,5 @@ def goodput(  # noqa: PLR0913  one parameter per option
 def _positive(option: str, text: str) -> float:
     value = float(quantity(option, text, PERIOD))
     if value <= 0:
-        msg = f"{option} {text}: checkpoints without training between them; give a longer time"
-        raise InputError(msg)
+        raise InputError(f"{option} {text}: checkpoints without training between them; give a longer time")
     return value

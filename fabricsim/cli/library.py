@@ -59,8 +59,7 @@ def volumes(
 ) -> None:
     """Count what one iteration of a job sends, beside the formulas, and simulate nothing."""
     if output is not None and not matrix:
-        msg = "-o is for the matrix of ranks: add --matrix"
-        raise InputError(msg)
+        raise InputError("-o is for the matrix of ranks: add --matrix")
     common.check_output_folder(output)
     from fabricsim.run.pipeline import load  # noqa: PLC0415  --help must not pay for it
 
@@ -136,8 +135,7 @@ def list_(
     listing |= {each: partial(library.described, each) for each in library.KINDS}
     listing |= {each: partial(_declared, each) for each in _DECLARED}
     if kind is not None and kind not in listing:
-        msg = f"there is nothing of kind {kind!r} to list; {did_you_mean(kind, sorted(listing))}"
-        raise InputError(msg)
+        raise InputError(f"there is nothing of kind {kind!r} to list; {did_you_mean(kind, sorted(listing))}")
     for name in sorted(listing) if kind is None else [kind]:
         table = Table(title=name, title_justify="left", box=None, show_header=False, pad_edge=False)
         table.add_column(no_wrap=True)

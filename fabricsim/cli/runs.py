@@ -162,19 +162,16 @@ def compare(  # noqa: PLR0913  one parameter per option
     chosen = {"transport": transport, "engine": engine, "fabric": fabric}
     if fabric is not None and not any(map(is_scenario, scenario)):
         if jobs > 1:
-            msg = f"--jobs {jobs}: replays on several fabrics run one after the other; leave it out"
-            raise InputError(msg)
+            raise InputError(f"--jobs {jobs}: replays on several fabrics run one after the other; leave it out")
         results = _replays(scenario, chosen, settings or [], rebuilding, output)
         _draw_comparison(results, output)
         common.show_comparison(results, as_json=as_json)
         return
     if given := _of_traces(rebuilding):
-        msg = f"{given} says how a trace is replayed, and there is none; name its fabrics with --fabric A,B"
-        raise InputError(msg)
+        raise InputError(f"{given} says how a trace is replayed, and there is none; name its fabrics with --fabric A,B")
     asked = {"--size": size, "--flows": flows, "--load": load}
     if traffic is None and (given := next((option for option, value in asked.items() if value is not None), None)):
-        msg = f"{given} says what traffic sends, and there is none; name a pattern or a file with --traffic"
-        raise InputError(msg)
+        raise InputError(f"{given} says what traffic sends, and there is none; name a pattern or a file with --traffic")
     loaded, labels = _variants(scenario, chosen, settings or [], with_job=traffic is None)
     inputs = [file for each in loaded for file in each.files]
     common.check_output_files(output, [_COMPARISON], *inputs, traffic)
@@ -357,8 +354,7 @@ def _transports(names: str) -> list[str]:
 def _names(option: str, text: str, example: str) -> list[str]:
     wanted = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not wanted:
-        msg = f"{option} {text!r} names nothing; name some, such as {example}"
-        raise InputError(msg)
+        raise InputError(f"{option} {text!r} names nothing; name some, such as {example}")
     return wanted
 
 

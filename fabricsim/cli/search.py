@@ -100,8 +100,7 @@ def search(  # noqa: PLR0913  one parameter per option
         msg = f"--trials {trials}: looks for the quickest layout among a few; leave out --exhaustive and --prices"
         raise InputError(msg)
     if gap is not None and (exhaustive or trials is not None):
-        msg = f"--gap {gap:g}: is proven by the bounds of all layouts; leave out --exhaustive and --trials"
-        raise InputError(msg)
+        raise InputError(f"--gap {gap:g}: is proven by the bounds of all layouts; leave out --exhaustive and --trials")
     extent = Extent(trials, exhaustive, gap or 0.0)
     who: dict[str, Any] = {"given": given, "extent": extent, "workers": Workers(workers, scheduler)}
     who["budget"] = _budget(prices, most_cost, most_power)
@@ -168,8 +167,7 @@ def _budget(prices: str | None, cost: float | None, power: float | None) -> Budg
     from fabricsim.run.search.candidates import Budget  # noqa: PLC0415  --help must not pay for it
 
     if prices is None and (cost is not None or power is not None):
-        msg = "--most-cost and --most-power need prices: add --prices list-400g, or a file"
-        raise InputError(msg)
+        raise InputError("--most-cost and --most-power need prices: add --prices list-400g, or a file")
     most = (float("inf") if value is None else value for value in (cost, power))
     return None if prices is None else Budget(prices, *most)
 

@@ -144,5 +144,4 @@ def _finish(result: SweepResult, took: float, *, as_json: bool) -> None:
     ended = f"{state.done - state.failed:,} done, {state.failed:,} failed"
     common.note(f"{human_count(state.done, 'runs')} in {took:.1f} s: {ended}{more}")
     if len(failures) == len(result.rows):
-        msg = f"every run failed; the first: {failures[0]['error']}"
-        raise InputError(msg)
+        raise InputError(f"every run failed; the first: {failures[0]['error']}")

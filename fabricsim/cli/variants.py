@@ -59,8 +59,7 @@ def axes(
         parts = split(value)
         values = list(dict.fromkeys(parts))
         if len(parts) > 1 and len(values) == 1 and equals:
-            msg = f"--set {text}: names one value only, {len(parts)} times; give different ones"
-            raise InputError(msg)
+            raise InputError(f"--set {text}: names one value only, {len(parts)} times; give different ones")
         if len(values) == 1 or not equals:
             fixed.append(text)
         else:
@@ -85,8 +84,7 @@ def fabric_settings(name: str) -> list[str]:
     if name in known or extensions.is_file(name):
         return [f'fabric={{topology="{name}"}}']
     hint = did_you_mean(name, [*presets, *known, *scenarios], f"there are {', '.join(presets)}")
-    msg = f"--fabric {name}: there is no fabric, topology or scenario of that name; {hint}"
-    raise InputError(msg)
+    raise InputError(f"--fabric {name}: there is no fabric, topology or scenario of that name; {hint}")
 
 
 def variants(scenarios: Sequence[str], found: Sequence[Axis], fixed: Sequence[str]) -> tuple[str, list[Variant]]:
@@ -110,8 +108,7 @@ def variants(scenarios: Sequence[str], found: Sequence[Axis], fixed: Sequence[st
         for values in itertools.product(*(axis.values for axis in found))
     ]
     if len(every) > MOST:
-        msg = f"these are {len(every)} runs; compare takes {MOST} at most: give fewer values"
-        raise InputError(msg)
+        raise InputError(f"these are {len(every)} runs; compare takes {MOST} at most: give fewer values")
     if len(every) == 1 and not any(axis.name != "engine" for axis in found):
         msg = "there is nothing to compare; give --transport A,B, --fabric A,B, --engine flow,packet, "
         msg += "--set key=a,b or several scenarios"

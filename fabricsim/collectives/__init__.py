@@ -52,11 +52,9 @@ def register(collective: str, name: str, algorithm: Steps, *, shards: int | Call
         `fabricsim.collectives.semantics.WrongAlgorithmError` says which rank ends with what.
     """
     if collective not in DEFAULTS:
-        msg = f"no collective {collective!r}; there are {', '.join(DEFAULTS)}"
-        raise InputError(msg)
+        raise InputError(f"no collective {collective!r}; there are {', '.join(DEFAULTS)}")
     if not isinstance(name, str) or not re.fullmatch(r"\S+", name):
-        msg = f"{collective}: an algorithm is called {name!r}; give it a name without blanks"
-        raise InputError(msg)
+        raise InputError(f"{collective}: an algorithm is called {name!r}; give it a name without blanks")
     if has(collective, name) or is_described(name) or extensions.is_file(name):
         msg = f"{collective} has an algorithm {name!r} already, or the name is that of a file: choose another name"
         raise InputError(msg)
@@ -91,8 +89,7 @@ def template(collective: str, members: int, algorithm: str | None = None, group:
         return _from_files(name, collective, members)
     found = ALGORITHMS.find(name)
     if found is None or collective not in found.of:
-        msg = f"{collective} has no algorithm {name!r}; there are {', '.join(algorithms(collective))}"
-        raise InputError(msg)
+        raise InputError(f"{collective} has no algorithm {name!r}; there are {', '.join(algorithms(collective))}")
     if by_host(collective, name):
         return _made(found, collective, group or Group(tuple(range(members)), (0,) * members))
     return _made(found, collective, members)

@@ -46,6 +46,5 @@ def reduce(members: int) -> Template:
 def send_recv(members: int) -> Template:
     """From member 0 to member 1."""
     if members != 2:  # noqa: PLR2004  a pair
-        msg = f"a send has one sender and one receiver, not {members} ranks"
-        raise ValueError(msg)
+        raise ValueError(f"a send has one sender and one receiver, not {members} ranks")
     return broadcast(2)

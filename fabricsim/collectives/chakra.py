@@ -68,11 +68,9 @@ def read(name: str, collective: str, members: int) -> ChakraAlgorithm:
     try:
         named = spec.chakra_files(name)
     except ValueError as error:
-        msg = f"{name}: {error}"
-        raise InputError(msg) from error
+        raise InputError(f"{name}: {error}") from error
     if named is None or collective not in COLLECTIVES:
-        msg = f"{name}: Chakra files may describe {', '.join(COLLECTIVES)}, and not {collective}"
-        raise InputError(msg)
+        raise InputError(f"{name}: Chakra files may describe {', '.join(COLLECTIVES)}, and not {collective}")
     if members == 1:
         return ChakraAlgorithm(alone(), 1, 0.0)
     files = chakra_files.read(named.pattern, members)

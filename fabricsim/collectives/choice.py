@@ -191,6 +191,5 @@ def _line(path: str) -> tuple[int, int]:
 
     protocol = msccl.read(path).protocol
     if protocol not in PROTOCOLS:
-        msg = f"{path}: proto={protocol!r} is not known; there are {', '.join(PROTOCOLS)}"
-        raise InputError(msg)
+        raise InputError(f"{path}: proto={protocol!r} is not known; there are {', '.join(PROTOCOLS)}")
     return PROTOCOLS[protocol]

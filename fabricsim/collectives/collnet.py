@@ -93,8 +93,7 @@ def _leaves(group: Group, column: list[int]) -> dict[int, list[int]]:
 def _switches(group: Group, columns: list[list[int]]) -> tuple[int, ...]:
     """Switches of all columns: first switches on the way up, the same on the way down, the root."""
     if len(group.on_host) == 1:
-        msg = 'collnet needs several hosts, between which switches reduce: choose "nvls" or "ring"'
-        raise SimulationError(msg)
+        raise SimulationError('collnet needs several hosts, between which switches reduce: choose "nvls" or "ring"')
     root = NETWORK - max(group.leaves) - 1
     switches: list[int] = []
     for column in columns:

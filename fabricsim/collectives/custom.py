@@ -77,8 +77,7 @@ class ByRank(NamedTuple):
         parts = shards if isinstance(shards, int) else members if shards is None else answer(shards, int, members)
         title = f"{place_of(self.steps)}algorithm {name!r} for {collective} over {members} ranks"
         if not 1 <= parts <= MOST_STEPS:
-            msg = f"{title}: cuts the buffer into {parts} shards; at least 1, at most {MOST_STEPS}"
-            raise WrongAlgorithmError(msg)
+            raise WrongAlgorithmError(f"{title}: cuts the buffer into {parts} shards; at least 1, at most {MOST_STEPS}")
         builder = Builder(members, parts)
         for rank in range(members):
             _add(builder, rank, answers(self.steps, object, rank, members), title)
@@ -97,8 +96,7 @@ def by_rank(steps: Steps, *, shards: int | Callable[[int], int] | None = None) -
 def _add(builder: Builder, rank: int, does: Iterable[Any], title: str) -> None:
     for number, step in enumerate(does):
         if number >= MOST_STEPS:
-            msg = f"{title}: rank {rank} has more than {MOST_STEPS} steps; does its function end?"
-            raise WrongAlgorithmError(msg)
+            raise WrongAlgorithmError(f"{title}: rank {rank} has more than {MOST_STEPS} steps; does its function end?")
         _require(builder, rank, step, title)
         if step.kind == "send":
             builder.send(rank, step.peer, step.shard, step.shards)
@@ -112,11 +110,8 @@ def _require(builder: Builder, rank: int, step: AlgorithmStep, title: str) -> No
         raise WrongAlgorithmError(msg)
     what = f"{title}: rank {rank}: {step.kind}({step.peer!r}, {step.shard!r}, {step.shards!r})"
     if not all(isinstance(number, int) for number in (step.peer, step.shard, step.shards)):
-        msg = f"{what}: peer and shards are whole numbers"
-        raise WrongAlgorithmError(msg)
+        raise WrongAlgorithmError(f"{what}: peer and shards are whole numbers")
     if not 0 <= step.peer < builder.members or step.peer == rank:
-        msg = f"{what}: the peer must be another rank from 0 to {builder.members - 1}"
-        raise WrongAlgorithmError(msg)
+        raise WrongAlgorithmError(f"{what}: the peer must be another rank from 0 to {builder.members - 1}")
     if step.shards < 1 or not 0 <= step.shard <= builder.shards - step.shards:
-        msg = f"{what}: there are shards 0 to {builder.shards - 1}"
-        raise WrongAlgorithmError(msg)
+        raise WrongAlgorithmError(f"{what}: there are shards 0 to {builder.shards - 1}")

@@ -62,8 +62,7 @@ class MscclAlgorithm:
 
     def refuse(self, problem: str) -> NoReturn:
         """Raise the error that names the file."""
-        msg = f"{self.path}: {problem}"
-        raise InputError(msg)
+        raise InputError(f"{self.path}: {problem}")
 
     def number(self, element: Attributes, key: str, default: int | None = None, least: int = -1) -> int:
         """Read an attribute that is a whole number."""

@@ -68,16 +68,14 @@ def all_gather(group: Group) -> Template:
 def _one_host(group: Group, collective: str) -> None:
     if len(group.on_host) > 1:
         way_out = 'choose "nvls_tree"' if collective == "all_reduce" else 'choose "ring"'
-        msg = f"nvls {collective} works within one host, not over {len(group.on_host)}: {way_out}"
-        raise SimulationError(msg)
+        raise SimulationError(f"nvls {collective} works within one host, not over {len(group.on_host)}: {way_out}")
 
 
 def tree_all_reduce(group: Group) -> Template:
     """Reduce and copy in the switch of each host, with trees between."""
     n, local, hosts = len(group.hosts), same_on_each(group, "nvls_tree all_reduce"), len(group.on_host)
     if local == 1:
-        msg = 'nvls needs several ranks on a host, whose switch reduces: choose "tree" or "ring"'
-        raise SimulationError(msg)
+        raise SimulationError('nvls needs several ranks on a host, whose switch reduces: choose "tree" or "ring"')
     trees = double_parents(hosts)[: 2 if hosts > 1 else 1]
     ups, downs = ([strand + 2 * tree for tree in range(len(trees))] for strand in (_MIDDLE, _TREE_DOWN))
     switches = tuple(host for host in range(hosts) for _ in range(2))

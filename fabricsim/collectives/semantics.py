@@ -166,8 +166,7 @@ def _require_all_shards(made: Template, holdings: Sequence[Holding], title: str)
         msg = f"{title}: the ranks end with {[len(shards) for shards in whole]} reduced shards each, not all the same"
         raise WrongAlgorithmError(msg)
     if set().union(*whole) != set(range(made.shards)):
-        msg = f"{title}: some shard is reduced nowhere, or at two ranks"
-        raise WrongAlgorithmError(msg)
+        raise WrongAlgorithmError(f"{title}: some shard is reduced nowhere, or at two ranks")
 
 
 class _Run:
@@ -208,8 +207,7 @@ class _Run:
             sends = int((made.script(lane)["send"] == out).sum())
             if sends != waits[receiver, inbox]:
                 pair = f"rank {made.owner(lane)} sends {sends} messages to rank {made.owner(receiver)}"
-                msg = f"{self.title}: {pair}, which waits for {waits[receiver, inbox]}"
-                raise WrongAlgorithmError(msg)
+                raise WrongAlgorithmError(f"{self.title}: {pair}, which waits for {waits[receiver, inbox]}")
 
     def _go_on(
         self, lane: int, script: list[tuple[int, ...]], place: tuple[int, int, bool], rounds: list[list[Holding]]
@@ -274,8 +272,7 @@ class _Run:
 
     def _take(self, mine: Holding, content: tuple[int, ...], slots: list[int], reduce: int) -> None:
         if reduce and reduce != len(content):
-            msg = f"{self.title}: {len(content)} shards arrive where {reduce} are to be reduced"
-            raise WrongAlgorithmError(msg)
+            raise WrongAlgorithmError(f"{self.title}: {len(content)} shards arrive where {reduce} are to be reduced")
         for slot, what in zip(slots, content, strict=False):
             if reduce and mine[slot] & what:
                 twice = _ranks(mine[slot] & what)

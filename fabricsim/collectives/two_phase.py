@@ -25,8 +25,7 @@ def all_to_all(group: Group) -> Template:
     """Forward inside the hosts, then send along the rails."""
     local, hosts = same_on_each(group, "two_phase all_to_all"), len(group.on_host)
     if group.hosts != tuple(host for host in range(hosts) for _ in range(local)):
-        msg = 'two_phase all_to_all needs the members of a host one after the other: choose "direct"'
-        raise SimulationError(msg)
+        raise SimulationError('two_phase all_to_all needs the members of a host one after the other: choose "direct"')
     builder = Builder(len(group.hosts), shards=len(group.hosts))
     for lane in range(builder.members):
         host, place = divmod(lane, local)

@@ -83,8 +83,7 @@ def assemble(scenario: Scenario, *, taps: bool, watch: Watch | None) -> Assembly
         parts = make(platform, model, scenario, choose, watch)
         return Assembly(model, platform, recorded, *parts[:2], Failures(*parts[:2], platform, scenario), parts[2])
     if watch:
-        msg = 'taps and captures need packets, and the flow engine has none; set engine = "packet"'
-        raise InputError(msg)
+        raise InputError('taps and captures need packets, and the flow engine has none; set engine = "packet"')
     world = World(platform.resources.capacities, recorded)
     wiring = Wiring(world, platform, model, choose, scenario.nic.interrupt_moderation)
     wiring.models = models if len(models) > 1 else ()

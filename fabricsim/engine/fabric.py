@@ -239,8 +239,7 @@ class Fabric:
         """Endpoint number of a host's memory, for `send`; a `SimulationError` if there is no such host."""
         number, hosts = whole(host, "a host"), self.scenario.cluster.hosts
         if not 0 <= number < hosts:
-            msg = f"host {number} is not there: the cluster has hosts 0 to {hosts - 1}"
-            raise SimulationError(msg)
+            raise SimulationError(f"host {number} is not there: the cluster has hosts 0 to {hosts - 1}")
         return self.platform.host_memory(number)
 
     def all_reduce(self, ranks: Iterable[int], size: int) -> simpy.Event:
@@ -303,8 +302,7 @@ class Fabric:
                 self.platform.require_rank(rank)
         self.require_ranks(program.ranks)
         if program.representatives is not None and self.wiring.folding is None:
-            msg = "the program has operations of some ranks only: give the fabric its folding first"
-            raise SimulationError(msg)
+            raise SimulationError("the program has operations of some ranks only: give the fabric its folding first")
         kinds = self._calls([(call.collective, call.ranks, call.size) for call in program.calls.kinds])
         calls = kinds[program.calls.kind]
         return self._post(program.ops, program.successors, calls, elapsed=False)
@@ -418,8 +416,7 @@ class Fabric:
     ) -> simpy.Event:
         event = self.env.event()
         if len(ops) == 0:
-            msg = "the program has no operations: nothing would be simulated"
-            raise SimulationError(msg)
+            raise SimulationError("the program has no operations: nothing would be simulated")
         now = self._present(ops["rank"].tolist() if self.failures.gone else ())
         job = self.world.post_job(now, ops, successors, calls)
         self._completions.await_job(job, event, now, elapsed=elapsed)

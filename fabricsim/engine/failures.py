@@ -165,8 +165,7 @@ class Failures:
             arrive.
         """
         if event.what in self._degraded and not event.target.wires:
-            msg = f"{event.target.name} has no cables that are slow or lossy: name its NIC"
-            raise SimulationError(msg)
+            raise SimulationError(f"{event.target.name} has no cables that are slow or lossy: name its NIC")
         if event.what == "loss" and not np.isnan(event.value):
             require_arrivals(self._full, event.value, f"the bit error rate of {event.target.name}")
         self.intact = False
@@ -427,8 +426,7 @@ def _targets(platform: Platform, index: int, kind: str, name: str) -> list[Fabri
     try:
         return find(platform, name, kind)
     except SimulationError as error:
-        msg = f"fabric.failures[{index}].{kind}: {error}"
-        raise SimulationError(msg) from error
+        raise SimulationError(f"fabric.failures[{index}].{kind}: {error}") from error
 
 
 def require_arrivals(packet: int, bit_error_rate: float, key: str) -> None:

@@ -125,8 +125,7 @@ class Switches:
                     came[beyond] = wire
                     queue.append(beyond)
         if target not in came:
-            msg = f"no cable leads from switch {wires.nodes[source]} to {wires.nodes[target]}"
-            raise SimulationError(msg)
+            raise SimulationError(f"no cable leads from switch {wires.nodes[source]} to {wires.nodes[target]}")
         way: list[int] = []
         wire_in = came[target]
         while wire_in is not None:
@@ -178,8 +177,7 @@ class Switches:
                     return self._packets(ends[0], [wire], ends[1], reducers)
                 hops, out = (path.hops[: at + 1], at) if outwards else (path.hops[at:], 0)
                 return Path(hops, self._latency([wire]), network=True, out=out)
-        msg = f"rank {rank} has no cable to switch {wires.nodes[node - self._first_node]}"
-        raise SimulationError(msg)
+        raise SimulationError(f"rank {rank} has no cable to switch {wires.nodes[node - self._first_node]}")
 
     def _packets(self, out: Sequence[Hop], way: Sequence[int], back: Sequence[Hop], ends: Sequence[int | None]) -> Path:
         """Find the way of packets over some wires, from and to the adapters inside of switches at its ends."""

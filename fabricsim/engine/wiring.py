@@ -47,8 +47,7 @@ def connections(matrix: NDArray[np.void], ports: Sequence[int]) -> list[Connecti
 def _check_delay(delay: int, key: Connection) -> None:
     if delay > _LONGEST_DELAY:
         way = f"from endpoint {key.source} to {key.target}"
-        msg = f"a delay of {delay / 1e12:.3g} s {way} is too long: 17 minutes at most"
-        raise SimulationError(msg)
+        raise SimulationError(f"a delay of {delay / 1e12:.3g} s {way} is too long: 17 minutes at most")
 
 
 def _chunk(made: Template, most: int, collective: str, ranks: tuple[int, ...], size: int) -> int:

@@ -39,8 +39,7 @@ def whole(path: Path, way_out: str, error: type[InputError] = InputError, *, suf
             yield part
             part.replace(path)
     except OSError as problem:
-        msg = f"{path}: cannot be written: {problem.strerror or problem}; {way_out}"
-        raise error(msg) from problem
+        raise error(f"{path}: cannot be written: {problem.strerror or problem}; {way_out}") from problem
 
 
 def beside(path: Path, suffix: str = "") -> Path:

@@ -84,8 +84,7 @@ def sources(
     if not found:
         named = ", ".join(map(str, paths))
         unmatched = f"no file of {named} matches {only!r}; give another pattern"
-        msg = f"{named}: there is no trace" if only is None else unmatched
-        raise InputError(msg)
+        raise InputError(f"{named}: there is no trace" if only is None else unmatched)
 
 
 @contextmanager
@@ -231,8 +230,7 @@ class _Xz:
             if self.decoder.needs_input and not self.rest:
                 self.rest = self.packed.read(_CHUNK)
                 if not self.rest:
-                    msg = "it ends in the middle"
-                    raise EOFError(msg)
+                    raise EOFError("it ends in the middle")
             out = self.decoder.decompress(self.rest, max_length=size)
             self.rest = b""
             if out:

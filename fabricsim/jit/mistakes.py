@@ -31,11 +31,9 @@ def compile_alone(function: Callable[..., Any], arguments: Sequence[Any], shape:
     code = getattr(function, "__wrapped__", function).__code__
     place = f"{code.co_filename}:{code.co_firstlineno}"
     if not isinstance(function, Kernel):
-        msg = f"{place}: {code.co_name} is no kernel; write @kernel above it, from fabricsim.jit.compile"
-        raise InputError(msg)
+        raise InputError(f"{place}: {code.co_name} is no kernel; write @kernel above it, from fabricsim.jit.compile")
     if code.co_argcount != len(arguments):
-        msg = f"{place}: kernel {code.co_name} takes {code.co_argcount} arguments; write it as {shape}"
-        raise InputError(msg)
+        raise InputError(f"{place}: kernel {code.co_name} takes {code.co_argcount} arguments; write it as {shape}")
     try:
         given = function.compile_for(*arguments)
     except Exception as error:  # numba raises what it happens to meet

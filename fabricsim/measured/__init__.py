@@ -95,8 +95,7 @@ def load(name: str) -> MeasuredTable:
     """Load a table by name. Raises InputError if there is no such table."""
     known = names()
     if name not in known:
-        msg = f"no measured table {name!r}; {did_you_mean(name, known)}"
-        raise InputError(msg)
+        raise InputError(f"no measured table {name!r}; {did_you_mean(name, known)}")
     file = resources.files(__name__) / f"{name}.toml"
     return _table(name, tomllib.loads(file.read_text(encoding="utf-8")))
 
@@ -109,8 +108,7 @@ def figures(name: str) -> dict[str, Figure]:
     """
     table = load(name)
     if "key" not in (table.rows.dtype.names or ()):
-        msg = f"the measured table {name!r} holds rows, not headline figures; use load({name!r})"
-        raise InputError(msg)
+        raise InputError(f"the measured table {name!r} holds rows, not headline figures; use load({name!r})")
     return {
         str(row["key"]): Figure(
             str(row["key"]),

@@ -61,8 +61,7 @@ def render(rows: Sequence[BenchRow], *, collective: str, devices: Sequence[Devic
     Raises SimulationError if there are no rows or no devices, or a row that moves bytes takes no time.
     """
     if not rows or not devices:
-        msg = "there is nothing to print: no size or no rank was simulated; name at least one of each"
-        raise SimulationError(msg)
+        raise SimulationError("there is nothing to print: no size or no rank was simulated; name at least one of each")
     program = f"{_PROGRAMS.get(collective, collective)}_perf"
     bandwidths = [_bandwidths(row, bus_factor(collective, len(devices))) for row in rows]
     average = sum(bus for _, bus in bandwidths) / len(bandwidths)
@@ -90,8 +89,7 @@ def _bandwidths(row: BenchRow, factor: float) -> tuple[float, float]:
     if row.size == 0:
         return 0.0, 0.0
     if row.seconds <= 0:
-        msg = f"{row.size} bytes took {row.seconds} s: the simulated transfer delivered nothing"
-        raise SimulationError(msg)
+        raise SimulationError(f"{row.size} bytes took {row.seconds} s: the simulated transfer delivered nothing")
     algorithm = row.size / row.seconds / BYTES_PER_GB
     return algorithm, algorithm * factor
 

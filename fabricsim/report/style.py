@@ -182,8 +182,7 @@ def save(figure: Figure, path: Path) -> None:
 
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
-        msg = f"{path}: cannot draw as {suffix or 'a file without suffix'}; use .png, .svg or .pdf"
-        raise ResultError(msg)
+        raise ResultError(f"{path}: cannot draw as {suffix or 'a file without suffix'}; use .png, .svg or .pdf")
     way_out = "name a file in a folder that exists and has room"
     with (
         whole(path, way_out, ResultError) as part,
@@ -363,5 +362,4 @@ def name_ranks(axes: Axes, names: Sequence[str], every: int) -> None:
 def require_some(count: int, what: str, reason: str) -> None:
     """Refuse to draw an empty picture. Raises ResultError if `count` is 0."""
     if not count:
-        msg = f"there is no {what} to draw; {reason}"
-        raise ResultError(msg)
+        raise ResultError(f"there is no {what} to draw; {reason}")

@@ -301,8 +301,7 @@ def pictures(
         return
     for count, picture in enumerate(wanted or _suiting(done, varied), 1):
         if problem := _problem(done, picture):
-            msg = f"pictures[{count - 1}].{problem}"
-            raise InputError(msg)
+            raise InputError(f"pictures[{count - 1}].{problem}")
         yield f"picture-{count}.png", _KINDS[picture["kind"]](done, picture, name)
 
 

@@ -99,8 +99,7 @@ def comparison_table(
     Raises ResultError if there is nothing to compare.
     """
     if not summaries:
-        msg = "there is no run to compare; name at least one transport"
-        raise ResultError(msg)
+        raise ResultError("there is no run to compare; name at least one transport")
     numbers = ["Iteration", "Speed-\nup", "Compute", "Exposed\ncomm.", "Bubble"]
     host = any(summary["breakdown_s"]["host"] for summary in summaries)
     if host:

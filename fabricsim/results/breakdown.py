@@ -118,8 +118,7 @@ def iteration_parts(result: RunRecord) -> IterationParts:
     """
     parts = IterationParts.mean([rank_time(result, rank) for rank in marked_ranks(result) or [critical_rank(result)]])
     if parts.iteration <= 0:
-        msg = f"{result.name}: the iteration took no time; the program holds no work"
-        raise ResultError(msg)
+        raise ResultError(f"{result.name}: the iteration took no time; the program holds no work")
     return parts
 
 

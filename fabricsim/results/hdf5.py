@@ -39,8 +39,7 @@ def write(result: RunRecord | TrafficRecord, path: Path | str) -> None:
     """
     target = Path(path)
     if target.is_dir():
-        msg = f"{target}: is a directory; name the file to write"
-        raise ResultError(msg)
+        raise ResultError(f"{target}: is a directory; name the file to write")
     content = image(result)
     with whole(target, "name a file in a folder that exists and has room", ResultError) as part:
         part.write_bytes(content)

@@ -38,23 +38,20 @@ def open_result(path: Path) -> Iterator[ResultFile]:
 
     if not path.is_file():
         problem = "is not a file" if path.exists() else "no such file"
-        msg = f"{path}: {problem}; {_WAY_OUT}"
-        raise ResultError(msg)
+        raise ResultError(f"{path}: {problem}; {_WAY_OUT}")
     if not ends(path):
         msg = f"{path}: damaged result file (the HDF5 library does not come to an end with it); run the scenario again"
         raise ResultError(msg)
     try:
         file = h5py.File(path, "r")
     except OSError as error:
-        msg = f"{path}: not a readable HDF5 file ({error}); {_WAY_OUT}"
-        raise ResultError(msg) from error
+        raise ResultError(f"{path}: not a readable HDF5 file ({error}); {_WAY_OUT}") from error
     with file:
         try:
             yield ResultFile(path, file)
         except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
             # h5py answers damage inside the file with any of these
-            msg = f"{path}: damaged result file ({error}); run the scenario again"
-            raise ResultError(msg) from error
+            raise ResultError(f"{path}: damaged result file ({error}); run the scenario again") from error
         except MemoryError as error:  # a file with holes promises more than it takes on the disk
             msg = f"{path}: needs more memory than there is ({error}); read it on a larger machine, or run it again"
             raise ResultError(msg) from error
@@ -200,8 +197,7 @@ class ResultFile:
         return dataset
 
     def _refuse(self, problem: str) -> NoReturn:
-        msg = f"{self._path}: {problem}"
-        raise ResultError(msg)
+        raise ResultError(f"{self._path}: {problem}")
 
 
 def _possible(column: Column, values: NDArray[Any]) -> bool:

@@ -230,8 +230,7 @@ def to_json(summary: Summary) -> str:
     try:
         return json.dumps(summary, indent=2, ensure_ascii=False, allow_nan=False)
     except ValueError as error:
-        msg = f"{summary['name']}: the summary holds a number that is not finite ({error})"
-        raise ResultError(msg) from error
+        raise ResultError(f"{summary['name']}: the summary holds a number that is not finite ({error})") from error
 
 
 def bus_factor(collective: str, ranks: int) -> float:

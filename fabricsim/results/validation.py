@@ -49,8 +49,7 @@ class ValidationRow:
         """Refuse figures that no comparison can use, and names that are no text."""
         for key in ("quantity", "unit", "source", "certainty"):
             if not isinstance(getattr(self, key), str):
-                msg = f"{self.quantity}: {key} is {getattr(self, key)!r}; it should be a text"
-                raise TypeError(msg)
+                raise TypeError(f"{self.quantity}: {key} is {getattr(self, key)!r}; it should be a text")
         if not (math.isfinite(self.measured) and math.isfinite(self.predicted)):
             msg = f"{self.quantity}: measured {self.measured}, predicted {self.predicted}: both must be finite numbers"
             raise SimulationError(msg)
@@ -113,17 +112,14 @@ class Validation:
         """Refuse rows and tables that are none, and what JSON has no words for, which users' studies may have."""
         for key in ("summary", "parameters", "left_out"):
             if not isinstance(getattr(self, key), Mapping):
-                msg = f"the study {self.study} has the {key} {getattr(self, key)!r}; it should be a dict"
-                raise TypeError(msg)
+                raise TypeError(f"the study {self.study} has the {key} {getattr(self, key)!r}; it should be a dict")
         for row in self.rows:
             if not isinstance(row, ValidationRow):
-                msg = f"the study {self.study} has the row {row!r}; it should be a ValidationRow"
-                raise TypeError(msg)
+                raise TypeError(f"the study {self.study} has the row {row!r}; it should be a ValidationRow")
         try:
             self.to_json()
         except (TypeError, ValueError) as error:
-            msg = f"the study {self.study}: {error}; give finite numbers and text"
-            raise type(error)(msg) from error
+            raise type(error)(f"the study {self.study}: {error}; give finite numbers and text") from error
 
     def sources(self) -> dict[str, None]:
         """List the sources of the measured figures, each once, in the order in which they are met."""
@@ -148,5 +144,4 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  json asks about whatever it does
     """Plain Python value of a NumPy scalar or array."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    msg = f"{value!r} of type {type(value).__name__} has no JSON form"
-    raise TypeError(msg)
+    raise TypeError(f"{value!r} of type {type(value).__name__} has no JSON form")

@@ -74,8 +74,7 @@ def point_to_point_times(
     """
     mpi = scenario.transport.mpi
     if scenario.cluster.hosts < 2:  # noqa: PLR2004  a sender and a receiver
-        msg = f"cluster {scenario.cluster.name} has one host; a point-to-point test needs two"
-        raise InputError(msg)
+        raise InputError(f"cluster {scenario.cluster.name} has one host; a point-to-point test needs two")
     if mpi is None:
         name = scenario.transport.name
         msg = f"transport {name} has no [mpi] table, so how its MPI sends is not known; choose another transport"

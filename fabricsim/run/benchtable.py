@@ -51,8 +51,7 @@ def check_test(test: str) -> None:
     """Check the name of a test. Raises InputError if there is no such test."""
     known = (*TESTS, LATENCY)
     if test not in known:
-        msg = f"there is no test {test!r}; {did_you_mean(test, known)}"
-        raise InputError(msg)
+        raise InputError(f"there is no test {test!r}; {did_you_mean(test, known)}")
 
 
 def sizes(smallest: str, largest: str) -> list[int]:
@@ -63,14 +62,11 @@ def sizes(smallest: str, largest: str) -> list[int]:
     try:
         first, last = int(units.parse(smallest, units.BYTES)), int(units.parse(largest, units.BYTES))
     except ValueError as error:
-        msg = f"--min-bytes, --max-bytes: {error}"
-        raise InputError(msg) from error
+        raise InputError(f"--min-bytes, --max-bytes: {error}") from error
     if first < 1:
-        msg = f"--min-bytes {smallest}: a transfer of 0 bytes moves nothing; start at 1B or more"
-        raise InputError(msg)
+        raise InputError(f"--min-bytes {smallest}: a transfer of 0 bytes moves nothing; start at 1B or more")
     if first > last:
-        msg = f"--min-bytes {smallest} is above --max-bytes {largest}; swap them"
-        raise InputError(msg)
+        raise InputError(f"--min-bytes {smallest} is above --max-bytes {largest}; swap them")
     found = [first]
     while found[-1] * 2 <= last:
         found.append(found[-1] * 2)
@@ -87,13 +83,11 @@ def read_reference(path: Path, test: str) -> CapturedTimes:
     if test == LATENCY:
         table = osu.read(path)
         if table.quantity != "latency":
-            msg = f"{path}: holds {table.quantity}, not latency; give the table of osu_latency"
-            raise InputError(msg)
+            raise InputError(f"{path}: holds {table.quantity}, not latency; give the table of osu_latency")
         return CapturedTimes(path, _positive(table.rows["size"], table.rows["latency_s"]), None)
     log = nccl_tests.read(path)
     if log.collective is not None and log.collective != _AS_LOGGED.get(test, test):
-        msg = f"{path}: is a log of {log.collective}, not of {test}"
-        raise InputError(msg)
+        raise InputError(f"{path}: is a log of {log.collective}, not of {test}")
     return CapturedTimes(path, _positive(log.rows["size"], log.rows["time_out_s"]), log.ranks or None)
 
 
@@ -231,12 +225,10 @@ def run(
 def _comparable(reference: CapturedTimes, scenario: Scenario) -> list[int]:
     """Sizes of a reference that this cluster can be compared at."""
     if not reference.seconds:
-        msg = f"{reference.path}: has no row that moves bytes; nothing can be compared"
-        raise InputError(msg)
+        raise InputError(f"{reference.path}: has no row that moves bytes; nothing can be compared")
     ranks, cluster = scenario.cluster.ranks, scenario.cluster.name
     if reference.ranks is not None and reference.ranks != ranks:
-        msg = f"{reference.path}: was captured on {reference.ranks} ranks, cluster {cluster} has {ranks}"
-        raise InputError(msg)
+        raise InputError(f"{reference.path}: was captured on {reference.ranks} ranks, cluster {cluster} has {ranks}")
     return sorted(reference.seconds)
 
 
@@ -244,8 +236,7 @@ def _check_fits(largest: int, scenario: Scenario) -> None:
     gpu = scenario.cluster.gpu
     if largest > gpu.memory:
         have = f"the {units.human_bytes(gpu.memory)} of a {gpu.name}"
-        msg = f"a buffer of {units.human_bytes(largest)} does not fit into {have}; lower --max-bytes"
-        raise InputError(msg)
+        raise InputError(f"a buffer of {units.human_bytes(largest)} does not fit into {have}; lower --max-bytes")
 
 
 def _machine(scenario: Scenario) -> str:

@@ -55,8 +55,7 @@ def bill_of(scenario: Scenario, prices: PriceList, stock: Stock | None = None) -
     Raises InputError for optical circuits, whose switches no inventory has.
     """
     if scenario.fabric.topology == "optical-circuits":
-        msg = f"{scenario.name}: circuit switches are in no bill of materials; price another topology"
-        raise InputError(msg)
+        raise InputError(f"{scenario.name}: circuit switches are in no bill of materials; price another topology")
     stock = stock or take_stock(*wired(scenario), scenario.ends.count)
     return make_bill(parts_of(stock, scenario.fabric.radix), prices, scenario.cluster.ranks)
 
@@ -66,6 +65,5 @@ def per_gpu(scenario: Scenario, prices: PriceList) -> dict[str, float]:
     bill = bill_of(scenario, prices)
     if bill.cost is None or bill.power is None:
         missing = "; ".join(dict.fromkeys(map(str, bill.unpriced)))
-        msg = f"{scenario.name}: {prices.name} has no price of {missing}; add it to a list of your own"
-        raise InputError(msg)
+        raise InputError(f"{scenario.name}: {prices.name} has no price of {missing}; add it to a list of your own")
     return {COST: bill.cost / bill.gpus, POWER: bill.power / bill.gpus}

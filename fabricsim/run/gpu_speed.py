@@ -63,8 +63,7 @@ def _stretch(excess: Callable[[float], float], measured: float) -> tuple[float, 
     while excess(high) < 0:
         low, high = high, 2 * high
         if high > MOST:
-            msg = f"no GPU speed makes an iteration last {measured:g} s: its kernels are no part of it"
-            raise InputError(msg)
+            raise InputError(f"no GPU speed makes an iteration last {measured:g} s: its kernels are no part of it")
     while excess(low) > 0:
         low, high = low / 2, low
         if low * _FASTEST < 1:

@@ -30,21 +30,17 @@ def cables_of(graph: nx.Graph) -> list[str]:
     given.require(graph, nx.Graph, "graph", "a networkx graph")
     nodes = [str(node) for node in graph]
     if wrong := [node for node in nodes if not is_node(node)]:
-        msg = f"node {show(wrong[0])}: a name has letters, digits, points and underscores; rename it"
-        raise InputError(msg)
+        raise InputError(f"node {show(wrong[0])}: a name has letters, digits, points and underscores; rename it")
     if len(set(map(is_number, nodes))) > 1:
-        msg = "some nodes are numbers, others names; give all of them names"
-        raise InputError(msg)
+        raise InputError("some nodes are numbers, others names; give all of them names")
     cables: dict[tuple[str, str], str] = {}
     for one, other, edge in graph.edges(data=True):
         if one == other or (str(one), str(other)) in cables:
             problem = "leads back to its node" if one == other else "is there several times; add up their rates"
-            msg = f"edge {one} - {other}: {problem}"
-            raise InputError(msg)
+            raise InputError(f"edge {one} - {other}: {problem}")
         cables[str(one), str(other)] = _quantities(f"edge {one} - {other}", edge)
     if not cables:
-        msg = "the graph has no edges; a fabric has a cable for each host"
-        raise InputError(msg)
+        raise InputError("the graph has no edges; a fabric has a cable for each host")
     if graph.is_directed():
         cables = _both_ways(cables)
     return [f"{one},{other},{quantities}" for (one, other), quantities in cables.items()]
@@ -52,17 +48,14 @@ def cables_of(graph: nx.Graph) -> list[str]:
 
 def _quantities(name: str, edge: Mapping[str, object]) -> str:
     if twice := [(number, key) for number, key, *_ in _OF_EDGES if {number, key} <= edge.keys()]:
-        msg = f"{name} has both {' and '.join(twice[0])}; take one out"
-        raise InputError(msg)
+        raise InputError(f"{name} has both {' and '.join(twice[0])}; take one out")
     if lacking := [key for number, key, *_ in _OF_EDGES if not {number, key} & edge.keys()]:
-        msg = f"{name} has no {lacking[0]}; {_WAY_OUT}"
-        raise InputError(msg)
+        raise InputError(f"{name} has no {lacking[0]}; {_WAY_OUT}")
     texts = (f"{edge[number]}{unit}" if number in edge else str(edge[key]) for number, key, unit, _ in _OF_EDGES)
     try:
         rate, delay = (parse(text, kind) for text, (*_, kind) in zip(texts, _OF_EDGES, strict=True))
     except ValueError as error:
-        msg = f"{name}: {error}; {_WAY_OUT}"
-        raise InputError(msg) from error
+        raise InputError(f"{name}: {error}; {_WAY_OUT}") from error
     return f"{rate * 8 / 1e9:.12g},{delay / 1e3:.12g}"
 
 

@@ -112,8 +112,7 @@ def load_fabric(
     if str(name) not in {*clusters, *scenarios} and not exists(Path(name)):
         otherwise = "`fabricsim list clusters` and `fabricsim list scenarios` name those that ship"
         hint = did_you_mean(str(name), [*clusters, *scenarios], otherwise)
-        msg = f"{name}: there is no such file, shipped scenario or cluster; {hint}"
-        raise InputError(msg)
+        raise InputError(f"{name}: there is no such file, shipped scenario or cluster; {hint}")
     if str(name) not in clusters or str(name) in scenarios or Path(name).is_file():
         chosen = [] if transport is None else [f"transport={transport}"]
         return load(name, [*chosen, *laid], with_job=False)
@@ -159,8 +158,7 @@ def load_any(
         msg = f'what is simulated is what load gives or a name for it, not of type {what}: write load("gpt2-medium-dp")'
         raise InputError(msg)
     if overrides:
-        msg = "a loaded scenario is settled: give overrides to load, or the name, file or dict here"
-        raise InputError(msg)
+        raise InputError("a loaded scenario is settled: give overrides to load, or the name, file or dict here")
     extensions.recall(scenario.resolved.get("extensions", {}))
     return scenario
 
@@ -181,8 +179,7 @@ def one_job(loaded: LoadedScenario) -> Job:
         msg = f"{loaded.path}: jobs are under [jobs], and one [job] is wanted: take them out, or name another scenario"
         raise InputError(msg)
     if job is None:
-        msg = f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process"
-        raise InputError(msg)
+        raise InputError(f"{loaded.path}: there is no [job] to run; add one, or use the fabric from a SimPy process")
     return job
 
 

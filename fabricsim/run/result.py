@@ -68,8 +68,7 @@ class _Shown:
         with h5py.File(io.BytesIO(file)) as there:
             names = sorted(name for name, group in there.items() if isinstance(group, h5py.Group))
         if table not in names:
-            msg = f"the result has no table {table!r}; there are {', '.join(names)}"
-            raise InputError(msg)
+            raise InputError(f"the result has no table {table!r}; there are {', '.join(names)}")
         return xr.load_dataset(io.BytesIO(file), group=table, engine="h5netcdf")
 
     def to_dataframe(self, table: str) -> pd.DataFrame:
@@ -206,8 +205,7 @@ def _same(one: object, other: object) -> bool:
 
 def _chosen(known: dict[str, T], name: str) -> T:
     if given.text(name, "picture") not in known:
-        msg = f"there is no picture {name!r} of this result; there are {', '.join(known)}"
-        raise InputError(msg)
+        raise InputError(f"there is no picture {name!r} of this result; there are {', '.join(known)}")
     return known[name]
 
 

@@ -61,11 +61,9 @@ def read(name: str) -> Matrix | None:
         return None
     if not there:
         hint = did_you_mean(name, PATTERNS, f"patterns are {', '.join(PATTERNS)}")
-        msg = f"{name}: there is no such file or pattern; {hint}"
-        raise InputError(msg)
+        raise InputError(f"{name}: there is no such file or pattern; {hint}")
     if is_result(Path(name)):
-        msg = f"{name}: is a result, not a traffic matrix; fabricsim report and fabricsim plot read results"
-        raise InputError(msg)
+        raise InputError(f"{name}: is a result, not a traffic matrix; fabricsim report and fabricsim plot read results")
     return files.read(name)
 
 
@@ -73,8 +71,7 @@ def refuse_amounts(name: str, options: Mapping[str, object]) -> None:
     """Raise InputError if one of the options that say what a pattern sends is given beside the file `name`."""
     for option, value in options.items():
         if value is not None:
-            msg = f"{option} has no effect: {name} is a file and says itself what is sent; take it out"
-            raise InputError(msg)
+            raise InputError(f"{option} has no effect: {name} is a file and says itself what is sent; take it out")
 
 
 class PatternAmounts(TypedDict):
@@ -114,8 +111,7 @@ def request(  # noqa: PLR0913  the rest are rarely given, and by name only
     """
     sizes = parse_size(size or (_SIZES if pattern == "poisson" else _SIZE))
     if isinstance(sizes, int) and sizes < 1:
-        msg = f"size {size!r} is less than a byte, and moves nothing; write it like 10MB"
-        raise InputError(msg)
+        raise InputError(f"size {size!r} is less than a byte, and moves nothing; write it like 10MB")
     wire = flow_model(scenario.transport).costs.wire
     rate = scenario.link_rate / wire / (scenario.cluster.gpus_per_host // scenario.nics_per_host)
     return generate(Request(pattern, ranks or scenario.cluster.ranks, sizes, scenario.seed, rate, flows, load))
@@ -130,8 +126,7 @@ def parse_size(text: str) -> int | FlowSizes:
         return int(parse(text, BYTES))
     except ValueError as error:
         hint = did_you_mean(text, known, f"or name a distribution: {', '.join(known)}")
-        msg = f"size {error}; {hint}"
-        raise InputError(msg) from error
+        raise InputError(f"size {error}; {hint}") from error
 
 
 def send(
@@ -197,8 +192,7 @@ def _check_ranks(scenario: Scenario, matrix: Matrix) -> None:
     if highest.max() >= ranks:
         first = flows[np.argmax(highest >= ranks)]
         way = f"flow {first['id']} goes from rank {first['source']} to {first['target']}"
-        msg = f"{matrix.name}: {way}, but the cluster has ranks 0 to {ranks - 1}; raise cluster.hosts"
-        raise InputError(msg)
+        raise InputError(f"{matrix.name}: {way}, but the cluster has ranks 0 to {ranks - 1}; raise cluster.hosts")
 
 
 def _routes(fabric: Fabric, matrix: Matrix, ports: NDArray[np.int64]) -> NDArray[np.int64]:

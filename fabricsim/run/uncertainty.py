@@ -106,8 +106,7 @@ def uncertainty(
         FabricsimError as of `fabricsim.simulate`.
     """
     if runs < FEWEST:
-        msg = f"--uncertainty {runs}: too few runs for an interval; take {FEWEST} or more"
-        raise InputError(msg)
+        raise InputError(f"--uncertainty {runs}: too few runs for an interval; take {FEWEST} or more")
     known = parameters(loaded)
     if not known:
         msg = f"{loaded.path}: none of its values is of a preset that says how certain it is; name presets in it"

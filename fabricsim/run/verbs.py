@@ -125,8 +125,7 @@ def replay(
 def _checked(changes: Changes) -> Changes:
     """Take the arguments of `replay` that are given. Raises InputError if one is of another type than it has."""
     if unknown := changes.keys() - _CHECKS.keys():
-        msg = f"replay() got an unexpected keyword argument {min(unknown)!r}"
-        raise TypeError(msg)
+        raise TypeError(f"replay() got an unexpected keyword argument {min(unknown)!r}")
     taken = {name: _CHECKS[name](value, name) for name, value in changes.items() if value is not None}
     return cast("Changes", taken)
 
@@ -166,8 +165,7 @@ def traffic(  # noqa: PLR0913  the rest are rarely given, and by name only
     loaded = pipeline.load_any(scenario, overrides, with_job=False)
     if isinstance(demand, (str, Path)):
         if not isinstance(size, str | None):
-            msg = f"size {size!r}: what a flow sends is a text such as '1MB' or 'hadoop'"
-            raise InputError(msg)
+            raise InputError(f"size {size!r}: what a flow sends is a text such as '1MB' or 'hadoop'")
         flows = None if flows is None else given.whole(flows, "flows")
         load = None if load is None else given.number(load, "load")
         matrix = patterns.demand(str(demand), loaded.scenario, size=size, flows=flows, load=load)
@@ -256,8 +254,7 @@ def compare(
         own = texts(overrides)
         every = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
         return simulate_all([load(scenario, [*own, *settings(each)]) for each in every], jobs=jobs, progress=progress)
-    msg = "a loaded scenario is settled: give compare its name, file or dict"
-    raise InputError(msg)
+    raise InputError("a loaded scenario is settled: give compare its name, file or dict")
 
 
 def read(path: str | Path) -> Result | TrafficResult:

@@ -35,8 +35,7 @@ class Spec(BaseModel):
             found = getattr(cls, name)
             first = next(vars(base)[name] for base in reversed(cls.__mro__) if name in vars(base))
             if not isinstance(first, Mapping | NoneType) and not isinstance(found, type(first)):
-                msg = f"{cls.__name__}.{name} is {found!r}; it should be a {type(first).__name__}"
-                raise TypeError(msg)
+                raise TypeError(f"{cls.__name__}.{name} is {found!r}; it should be a {type(first).__name__}")
         for base in cls.__bases__:
             for name, field in getattr(base, "model_fields", {}).items():
                 if not _types(cls.model_fields[name].annotation) <= _types(field.annotation):
@@ -66,7 +65,7 @@ class NameIn:
 
         def known(name: str) -> str:
             if self.registry.find(name) is None:
-                raise PydanticKnownError("literal_error", {"expected": ", ".join(self.registry.all())})  # noqa: EM101  a kind
+                raise PydanticKnownError("literal_error", {"expected": ", ".join(self.registry.all())})
             return name
 
         return core_schema.no_info_after_validator_function(known, handler(source))

@@ -51,8 +51,7 @@ def _said(table: TreeNode) -> Iterator[tuple[str, str]]:
     for grade, paths in table.value.items() if table.is_table else [(KEY, table)]:
         if grade not in GRADES or not isinstance(paths.value, list):
             written = f'write it like T = ["efficiency"], with the grades {", ".join(GRADES)}'
-            msg = f"{paths.where}: {KEY}.{grade} is no list of a grade; {written}"
-            raise InputError(msg)
+            raise InputError(f"{paths.where}: {KEY}.{grade} is no list of a grade; {written}")
         yield from ((grade, str(path.value)) for path in paths.value)
 
 
@@ -64,8 +63,7 @@ def _marked(node: TreeNode, path: list[str], grade: str, said: str) -> TreeNode:
         return TreeNode({key: _marked(item, [], grade, said) for key, item in node.value.items()}, node.where)
     if not node.is_table or path[0] not in node.value:
         known = f"; there are {', '.join(node.value)}" if node.is_table else ""
-        msg = f"{said} is no key of this preset, {show(path[0])} is missing{known}"
-        raise InputError(msg)
+        raise InputError(f"{said} is no key of this preset, {show(path[0])} is missing{known}")
     inner = _marked(node.value[path[0]], path[1:], grade, said)
     return node.laid({path[0]: inner})
 

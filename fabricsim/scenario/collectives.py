@@ -65,8 +65,7 @@ class Algorithm:
         makes = {collective: getattr(make, "steps", make) for collective, make in self.of.items()}
         require_functions(f"algorithm {self.name!r}", **makes)
         if self.switches not in {"none", "host", "network"}:
-            msg = f"algorithm {self.name!r}: switches is {self.switches!r}; write none, host or network"
-            raise InputError(msg)
+            raise InputError(f"algorithm {self.name!r}: switches is {self.switches!r}; write none, host or network")
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("collectives", "fabricsim.collectives", "ALGORITHM", Algorithm)
@@ -123,8 +122,7 @@ def chakra_files(name: str) -> ChakraFiles | None:
         return None
     size = None if found[2] is None else int(units.parse(found[2].strip(), units.BYTES))
     if size == 0:
-        msg = f"{found[2]!r} is no size of a collective; write that of the whole buffer"
-        raise ValueError(msg)
+        raise ValueError(f"{found[2]!r} is no size of a collective; write that of the whole buffer")
     return ChakraFiles(found[1], size)
 
 

@@ -15,31 +15,27 @@ def whole(value: object, name: str, least: int = 1) -> int:
     """Take a whole number of at least `least`, of NumPy too, or as a float such as ``1e6``; else an `InputError`."""
     if _is_number(value) and value == int(value) >= least:
         return int(value)
-    msg = f"{name} {value!r}: give a whole number, at least {least}"
-    raise InputError(msg)
+    raise InputError(f"{name} {value!r}: give a whole number, at least {least}")
 
 
 def number(value: object, name: str) -> float:
     """Take a finite number, of NumPy too; else an `InputError`."""
     if not _is_number(value):
-        msg = f"{name} {value!r}: give a number"
-        raise InputError(msg)
+        raise InputError(f"{name} {value!r}: give a number")
     return float(value)
 
 
 def text(value: object, name: str) -> str:
     """Take a text; else an `InputError`."""
     if not isinstance(value, str):
-        msg = f"{name} {value!r}: give a text"
-        raise InputError(msg)
+        raise InputError(f"{name} {value!r}: give a text")
     return value
 
 
 def require(value: object, kinds: type | tuple[type, ...], name: str, wanted: str) -> None:
     """Raise InputError if a value is of another type than those of `kinds`, which people call `wanted`."""
     if not isinstance(value, kinds):
-        msg = f"{name}: this is of type {type(value).__name__}; give {wanted}"
-        raise InputError(msg)
+        raise InputError(f"{name}: this is of type {type(value).__name__}; give {wanted}")
 
 
 def several(values: object, name: str, least: int = 1) -> list[Any]:
@@ -51,11 +47,9 @@ def several(values: object, name: str, least: int = 1) -> list[Any]:
     if found is None or isinstance(values, (str, bytes, Mapping)):
         kind = "one text" if isinstance(values, str) else f"of type {type(values).__name__}"
         way_out = f"write [{values!r}]" if isinstance(values, (str, int, float)) else "give a list"
-        msg = f"{name}: {values!r} is {kind}, not several values; {way_out}"
-        raise InputError(msg)
+        raise InputError(f"{name}: {values!r} is {kind}, not several values; {way_out}")
     if len(found) < least:
-        msg = f"{name}: there are none; give at least one"
-        raise InputError(msg)
+        raise InputError(f"{name}: there are none; give at least one")
     return found
 
 

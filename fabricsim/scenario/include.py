@@ -160,8 +160,7 @@ def extended(node: TreeNode, path: TablePath = ()) -> TreeNode:
                 extensions.run(name.value)
                 registry.find(name.value)
             except InputError as error:
-                msg = f"{name.where}: {'.'.join(key)}: {error}"
-                raise InputError(msg) from error
+                raise InputError(f"{name.where}: {'.'.join(key)}: {error}") from error
     return node
 
 
@@ -225,8 +224,7 @@ def override(text: str, place: str = "--set") -> TreeNode:
     """
     key, equals, value = text.partition("=")
     if not equals or not _KEYS.fullmatch(key.strip()):
-        msg = f"{place} {text!r} is not of the form table.key=value, such as cluster.hosts=4"
-        raise InputError(msg)
+        raise InputError(f"{place} {text!r} is not of the form table.key=value, such as cluster.hosts=4")
     if key.strip() == "extends":
         msg = f"{place} {text!r}: what a scenario extends is written in its file; load that scenario instead"
         raise InputError(msg)

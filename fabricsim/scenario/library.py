@@ -44,8 +44,7 @@ def root() -> Path:
 def names(kind: str) -> list[str]:
     """Names of all presets of a kind, sorted. Raises InputError if there is no such kind."""
     if kind not in KINDS:
-        msg = f"no presets of kind {kind!r}; {did_you_mean(kind, KINDS)}"
-        raise InputError(msg)
+        raise InputError(f"no presets of kind {kind!r}; {did_you_mean(kind, KINDS)}")
     return list(_presets(root() / kind))
 
 
@@ -58,8 +57,7 @@ def path(kind: str, name: str) -> Path:
     """File of one preset. Raises InputError if there is no such kind or name."""
     known = names(kind)
     if name not in known:  # a name is never joined to a path before it is known to be one of ours
-        msg = f"no preset {name!r} in {kind}; {did_you_mean(name, known)}"
-        raise InputError(msg)
+        raise InputError(f"no preset {name!r} in {kind}; {did_you_mean(name, known)}")
     return _presets(root() / kind)[name]
 
 

@@ -166,8 +166,7 @@ def _locate(path: str | Path) -> tuple[Path, str]:
         return library.path("scenarios", str(path)), f"workloads/scenarios/{path}.toml"
     if not exists(file):
         hint = did_you_mean(str(path), shipped, "`fabricsim list scenarios` names the shipped ones")
-        msg = f"{path}: there is no such file or shipped scenario; {hint}"
-        raise InputError(msg)
+        raise InputError(f"{path}: there is no such file or shipped scenario; {hint}")
     return file, str(path)
 
 
@@ -228,13 +227,11 @@ def _beside(tree: TreeNode, name: str, folder: Path, keys: Iterable[str]) -> Tre
 
 def _base(name: object, met: list[tuple[Path, str]]) -> tuple[TreeNode, tuple[Path, str]]:
     if not isinstance(name, str):
-        msg = f'{show(name)} is no file or name; write it like extends = "gpt2-medium-dp"'
-        raise InputError(msg)
+        raise InputError(f'{show(name)} is no file or name; write it like extends = "gpt2-medium-dp"')
     base, label = _locate_base(name, met[-1][0])
     if base.resolve() in [file.resolve() for file, _ in met]:
         chain = " -> ".join([*(label for _, label in met), label])
-        msg = f"the files extend each other: {chain}"
-        raise InputError(msg)
+        raise InputError(f"the files extend each other: {chain}")
     return parse(read_text(base, label), label), (base, label)
 
 

@@ -157,13 +157,11 @@ class Network:
 
     def _require_switch(self, node: object) -> None:
         if not isinstance(node, str) or not node:
-            msg = f"a node is called {node!r}; write its name as text, such as 'switch0'"
-            raise TypeError(msg)
+            raise TypeError(f"a node is called {node!r}; write its name as text, such as 'switch0'")
         if END.fullmatch(node):
             ends = [name for name in self.nodes if END.fullmatch(name)]
             there = f"there are {ends[0]} to {ends[-1]}" if ends else "begin with Network.of(ends)"
-            msg = f"{node!r} is not there: {there}; a switch is called otherwise"
-            raise ValueError(msg)
+            raise ValueError(f"{node!r} is not there: {there}; a switch is called otherwise")
 
     def join(self, a: str, b: str, cable: Cable, times: int = 1) -> None:
         """Join two nodes, which are entered if they are not there yet, by one or more cables.
@@ -177,11 +175,9 @@ class Network:
             msg = f"{a} and {b} are joined by {cable!r}; give a cable, such as self.down or Cable(12.5e9, length=3.0)"
             raise TypeError(msg)
         if not isinstance(times, int) or times < 1:
-            msg = f"{a} and {b} are joined by {times!r} cables; give a whole number, at least 1"
-            raise ValueError(msg)
+            raise ValueError(f"{a} and {b} are joined by {times!r} cables; give a whole number, at least 1")
         if a == b:
-            msg = f"{a} is joined to itself; name two nodes"
-            raise ValueError(msg)
+            raise ValueError(f"{a} is joined to itself; name two nodes")
         self._usual = cable
         self.cables += times
         if self.cables > MOST_CABLES:

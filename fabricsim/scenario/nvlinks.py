@@ -74,8 +74,7 @@ def _check_row(rows: list[list[object]], number: int, row: list[object]) -> None
             msg = f"has {show(links)} from GPU {number} to {other}; write how many links there are, 0 to {_MOST}"
             raise ValueError(msg)
     if row[number]:
-        msg = f"has {row[number]} from GPU {number} to itself; write 0 there"
-        raise ValueError(msg)
+        raise ValueError(f"has {row[number]} from GPU {number} to itself; write 0 there")
     for other, back in enumerate(rows[:number]):
         if row[other] != back[number]:
             msg = f"has {row[other]} from GPU {number} to {other} and {back[number]} back; write the same both ways"

@@ -24,8 +24,7 @@ Medium = Literal["copper", "SR", "DR", "FR", "LR", "coherent"]
 
 def _checked_date(text: str) -> str:
     if not re.fullmatch(r"\d{4}(-\d\d){0,2}", text, re.ASCII):
-        msg = f"{show(text)} is no date; write it like 2024-08"
-        raise ValueError(msg)
+        raise ValueError(f"{show(text)} is no date; write it like 2024-08")
     return text
 
 
@@ -127,13 +126,11 @@ def read_prices(given: str) -> PriceList:
     """
     path = Path(given)
     if path.is_dir() and given not in library.names("prices"):
-        msg = f"prices {given}: is a folder; name the TOML file in it"
-        raise InputError(msg)
+        raise InputError(f"prices {given}: is a folder; name the TOML file in it")
     if not path.is_file():
         if given not in library.names("prices"):
             known = library.names("prices")
             hint = did_you_mean(given, known, f"name a TOML file, or one of {', '.join(known)}")
-            msg = f"prices {given}: there is no such file or list; {hint}"
-            raise InputError(msg)
+            raise InputError(f"prices {given}: there is no such file or list; {hint}")
         path = library.path("prices", given)
     return validated(parse(read_text(path), str(path)), PriceList, "the price list")

@@ -58,6 +58,5 @@ def size_of(scenario: Parts) -> FabricSize:
     if size is None:
         raise Unsettled
     if not all(isinstance(count, Integral) and int(count) >= 0 for count in size):
-        msg = f"{place_of(scenario.fabric.size)}{size} has something else than whole numbers from 0 up"
-        raise InputError(msg)
+        raise InputError(f"{place_of(scenario.fabric.size)}{size} has something else than whole numbers from 0 up")
     return size

@@ -37,20 +37,16 @@ def read_text(path: Path, label: str = "") -> str:
     label = label or str(path)
     problem = not_a_file(path, "; name the scenario file in it")
     if problem:
-        msg = f"{label}: {problem}"
-        raise InputError(msg)
+        raise InputError(f"{label}: {problem}")
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
-        msg = f"{label}: cannot be read: {error.strerror}"
-        raise InputError(msg) from error
+        raise InputError(f"{label}: cannot be read: {error.strerror}") from error
     if data.startswith(_HDF5):
-        msg = f"{label}: is a result, not a scenario; fabricsim report and fabricsim plot read results"
-        raise InputError(msg)
+        raise InputError(f"{label}: is a result, not a scenario; fabricsim report and fabricsim plot read results")
     if len(data) > LARGEST:
-        msg = f"{label}: is larger than {LARGEST} bytes, which no scenario is"
-        raise InputError(msg)
+        raise InputError(f"{label}: is larger than {LARGEST} bytes, which no scenario is")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -93,14 +89,11 @@ def parse(text: str, label: str, *, numbered: bool = True) -> TreeNode:
         tables = tomllib.loads(text.removeprefix("\ufeff"))
         tree = build(tables, label, key_lines(text.removeprefix("\ufeff")) if numbered else None)
     except RecursionError as error:
-        msg = f"{label}: is nested too deeply for a scenario"
-        raise InputError(msg) from error
+        raise InputError(f"{label}: is nested too deeply for a scenario") from error
     except ValueError as error:  # beside syntax errors, numbers of more digits than Python converts
-        msg = _syntax_error(str(error), label)
-        raise InputError(msg) from error
+        raise InputError(_syntax_error(str(error), label)) from error
     if not tables:
-        msg = f"{label}: is empty; `fabricsim list` names what there is to start from"
-        raise InputError(msg)
+        raise InputError(f"{label}: is empty; `fabricsim list` names what there is to start from")
     return tree
 
 

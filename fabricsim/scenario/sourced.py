@@ -37,8 +37,7 @@ def show(name: str, overrides: Sequence[str] = (), width: int = 10**9) -> str:
     if kind == "scenarios":
         return _written(resolved_tree(path, overrides), width)
     if overrides:
-        msg = f"--set {overrides[0]}: {name} is no scenario; set it where a scenario names it"
-        raise InputError(msg)
+        raise InputError(f"--set {overrides[0]}: {name} is no scenario; set it where a scenario names it")
     if kind in INCLUDABLE.values():
         place = next(place for place, of in INCLUDABLE.items() if of == kind)
         return _written(_preset(place, str(path)), width)
@@ -57,8 +56,7 @@ def _find(name: str) -> tuple[str, Path | str]:
         raise InputError(msg)
     if not kinds and exists(file):
         read_text(file, name)  # which says what a result, a folder or the like is
-        msg = f"{name}: is no TOML file; a scenario or preset has a name that ends in .toml"
-        raise InputError(msg)
+        raise InputError(f"{name}: is no TOML file; a scenario or preset has a name that ends in .toml")
     if not kinds:
         known = [preset for kind in library.KINDS for preset in library.names(kind)]
         msg = f"no preset {name!r}; {did_you_mean(short, known, '`fabricsim list` names those that there are')}"

@@ -132,5 +132,4 @@ def _value(value: object, path: tuple[str, ...]) -> str:
     if isinstance(value, str | int | float):
         return json.dumps(value, ensure_ascii=False)  # TOML writes these as JSON does
     what = f"{'.'.join(map(str, path))}: {value!r} is of type {type(value).__name__}"
-    msg = f"{what}; give a text, a number, true or false, a list or a dict"
-    raise InputError(msg)
+    raise InputError(f"{what}; give a text, a number, true or false, a list or a dict")

@@ -33,11 +33,9 @@ class FlowSizes(Spec):
     def _is_a_distribution(self) -> Self:
         for lower, upper in pairwise(self.points):
             if upper.size <= lower.size or upper.share <= lower.share:
-                msg = f"the point at {upper.size} bytes is not above that before it, at {lower.size} bytes"
-                raise ValueError(msg)
+                raise ValueError(f"the point at {upper.size} bytes is not above that before it, at {lower.size} bytes")
         if self.points[0].size < 1 or self.points[-1].share != 1:
-            msg = "the first size has to be above 0 and the last share has to be 1"
-            raise ValueError(msg)
+            raise ValueError("the first size has to be above 0 and the last share has to be 1")
         return self
 
 

@@ -127,24 +127,20 @@ def ranges(text: str) -> tuple[Range, ...]:
 
 def _factor(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not LEAST <= value <= MOST:
-        msg = f"{show(value)} is no speed; write a number such as 0.8, from {LEAST:g} to {MOST:g}"
-        raise ValueError(msg)
+        raise ValueError(f"{show(value)} is no speed; write a number such as 0.8, from {LEAST:g} to {MOST:g}")
     return float(value)
 
 
 def _drawn(table: Mapping[str, object]) -> Drawn:
     """Read a table such as ``{ lognormal = 0.02 }``."""
     if len(table) != 1:
-        msg = f"{show(dict(table))} is not one distribution; write it as {{ lognormal = 0.02 }}"
-        raise ValueError(msg)
+        raise ValueError(f"{show(dict(table))} is not one distribution; write it as {{ lognormal = 0.02 }}")
     (name, width), *_ = table.items()
     if name not in DISTRIBUTIONS:
-        msg = f"{show(name)} is no distribution; {did_you_mean(str(name), DISTRIBUTIONS)}"
-        raise ValueError(msg)
+        raise ValueError(f"{show(name)} is no distribution; {did_you_mean(str(name), DISTRIBUTIONS)}")
     most = _WIDEST[name]
     if isinstance(width, bool) or not isinstance(width, int | float) or not 0 < width <= most or math.isnan(width):
-        msg = f"{name} = {show(width)} is out of range; write a number above 0 and up to {most:g}"
-        raise ValueError(msg)
+        raise ValueError(f"{name} = {show(width)} is out of range; write a number above 0 and up to {most:g}")
     return Drawn(name, float(width))
 
 
@@ -181,8 +177,7 @@ def _numbers(value: object) -> tuple[Range, ...]:
         return ranges(value)
     if isinstance(value, tuple | list) and all(isinstance(each, Range) for each in value):
         return tuple(value)
-    msg = f'{show(value)} is no text; write it like "0-7" or "0,2,8-15"'
-    raise ValueError(msg)
+    raise ValueError(f'{show(value)} is no text; write it like "0-7" or "0,2,8-15"')
 
 
 Numbers = Annotated[tuple[Range, ...], PlainValidator(_numbers)]

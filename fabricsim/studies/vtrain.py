@@ -83,14 +83,12 @@ def read(path: Path) -> list[dict[str, str]]:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        msg = f"{path}: {error}"
-        raise InputError(msg) from error
+        raise InputError(f"{path}: {error}") from error
     for column in (*_COLUMNS, _TIME):
         for line, row in enumerate(rows, start=2):
             cell = row.get(column)
             if cell is None or not cell.replace(".", "", 1).isdigit():
-                msg = f"{path}: line {line}: column {column!r} is {cell!r}, not a number"
-                raise InputError(msg)
+                raise InputError(f"{path}: line {line}: column {column!r} is {cell!r}, not a number")
     return rows
 
 

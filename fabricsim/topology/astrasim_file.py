@@ -173,8 +173,7 @@ def cables_of(ends: Sequence[str], dimensions: Sequence[NetworkDimension], prefi
         return
     count = len(ends) + sum(_links(dimension) * len(ends) // dimension.npus for dimension in dimensions)
     if count > MOST_CABLES:
-        msg = f"the network has {count} links, at most {MOST_CABLES} can be written; shrink npus_count"
-        raise InputError(msg)
+        raise InputError(f"the network has {count} links, at most {MOST_CABLES} can be written; shrink npus_count")
     total = sum(float(dimension.bandwidth) * _degree(dimension) for dimension in dimensions)
     for number, end in enumerate(ends):
         yield CableRow(end, f"{prefix}npu{number}", _gbps(total), "0")

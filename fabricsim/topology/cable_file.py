@@ -135,8 +135,7 @@ def node_name(path: Path, line: int, text: str, ends: Ends) -> str:
 @lru_cache(2**16)  # most cables are alike
 def _parsed(text: str, unit: str) -> int | float:
     if not _NUMBER.fullmatch(text):
-        msg = f"{show(text)} is no number; write one without a unit"
-        raise ValueError(msg)
+        raise ValueError(f"{show(text)} is no number; write one without a unit")
     return parse(f"{text}{unit}", RATE if unit == "Gbps" else DURATION)
 
 

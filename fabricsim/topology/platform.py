@@ -173,8 +173,7 @@ class Platform:
     def _require(self, endpoint: int, count: int) -> None:
         if not 0 <= endpoint < count:
             last = self._ranks - 1
-            msg = f"rank {endpoint} cannot be reached: the cluster has ranks 0 to {last}"
-            raise SimulationError(msg)
+            raise SimulationError(f"rank {endpoint} cannot be reached: the cluster has ranks 0 to {last}")
 
     def path(self, source: int, target: int, port: int = 0) -> Path:
         """Find the way from one endpoint to another.
@@ -188,8 +187,7 @@ class Platform:
             self._require(target, self.endpoints)
         if source == target:
             what = f"rank {source}" if source < self._ranks else f"the memory of host {self.host_of(source)}"
-            msg = f"{what} cannot send to itself: nothing would cross a link; leave the message out"
-            raise SimulationError(msg)
+            raise SimulationError(f"{what} cannot send to itself: nothing would cross a link; leave the message out")
         if self.host_of(source) == self.host_of(target):
             return Path(tuple(self.within(source, target)), 0, network=False)
         nics = self.nics_of(source, target, port)

@@ -43,8 +43,7 @@ def find(platform: Platform, name: str, kind: str | None = None) -> list[FabricP
         found = [*_KINDS[each](platform, name)]
         if found:
             return found
-    msg = f"there is no {kind or 'part of the fabric'} {name!r}; {_hint(platform, name, kind)}"
-    raise SimulationError(msg)
+    raise SimulationError(f"there is no {kind or 'part of the fabric'} {name!r}; {_hint(platform, name, kind)}")
 
 
 def _hint(platform: Platform, name: str, kind: str | None) -> str:

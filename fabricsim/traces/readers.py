@@ -87,8 +87,7 @@ def _parts(form: str, source: Source, ranks_per_host: int | None) -> Iterator[Re
         return answers(form_named(form).read, (Recording, GroupList), source)
     if not form_named(form).per_host:
         given = f"ranks_per_host {ranks_per_host} (--ranks-per-host)"
-        msg = f"{given}: {source.label} is of form {form}, which does without; leave it out"
-        raise InputError(msg)
+        raise InputError(f"{given}: {source.label} is of form {form}, which does without; leave it out")
     return answers(form_named(form).read, (Recording, GroupList), source, ranks_per_host)
 
 

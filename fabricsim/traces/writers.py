@@ -43,8 +43,7 @@ def target(form: str) -> Target:
     """Return what is known of a form. Raises InputError if it is not written."""
     if form not in WRITERS:
         known = "; ".join(f"{name}: {each.description}" for name, each in WRITERS.items())
-        msg = f"--to {form!r}: is no form that is written; there are {known}"
-        raise InputError(msg)
+        raise InputError(f"--to {form!r}: is no form that is written; there are {known}")
     return WRITERS[form]
 
 

@@ -141,8 +141,7 @@ class Dispatch:
         for number, law in enumerate(self.laws):
             act = hook(law, name)
             if act is None and name in _REQUIRED:
-                msg = f"{file_of(law)}: has no kernel {name}({arguments}): define it, if only to do nothing"
-                raise InputError(msg)
+                raise InputError(f"{file_of(law)}: has no kernel {name}({arguments}): define it, if only to do nothing")
             if act is not None:
                 called[f"{name}_{number}"] = act
                 told = name == "acknowledge" and law.telemetry

@@ -77,8 +77,7 @@ def law_row(transport: Transport) -> np.ndarray:
         filled |= answer(choice.columns, dict, transport.line_rate, framing.packet)
         if missing := choice.parameters.keys() - filled:
             what = f"no key fills the parameter {min(missing)!r}, nor does `columns`"
-            msg = f"{file_of(type(choice))}: {what}; mend its name, or take it out"
-            raise InputError(msg)
+            raise InputError(f"{file_of(type(choice))}: {what}; mend its name, or take it out")
         for key, value in filled.items():
             if value is not None:
                 _fill(row, choice, key, value)

@@ -27,8 +27,7 @@ def latent_projections(tape: Tape, job: Job, tokens: int) -> list[Item]:
     """
     model, latent = job.model, job.model.latent
     if latent is None:
-        msg = f"{model.name} has no latent attention"
-        raise ValueError(msg)
+        raise ValueError(f"{model.name} has no latent attention")
     hidden, own, heads = model.hidden, tape.own(tokens), model.heads // tape.tensor
     width = attention_width(model) // tape.tensor
     tape.linear("query down", (own, hidden, latent.query_rank), stored=own * hidden)

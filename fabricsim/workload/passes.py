@@ -66,21 +66,18 @@ def _check(steps: tuple[Step, ...], title: str, wanted: set[tuple[int, int]]) ->
         way, batch, chunk, phase = step
         for word, known, what in ((way, (*_WAYS,), "pass"), (phase, get_args(Phase), "phase")):
             if word not in known:
-                msg = f"{title}: has a {word!r} {what}; a {what} is {', '.join(known)}"
-                raise SimulationError(msg)
+                raise SimulationError(f"{title}: has a {word!r} {what}; a {what} is {', '.join(known)}")
         if not isinstance(batch, int) or not isinstance(chunk, int):
             msg = f"{title}: has a {way} pass of micro-batch {batch!r}, chunk {chunk!r}; write whole numbers"
             raise SimulationError(msg)
         early = [before for before in _WAYS[way] if (before, batch, chunk) not in done]
         if early or (way, batch, chunk) in done or (batch, chunk) not in wanted:
             what = f"before its {early[0]} pass" if early else "twice, or there is no such micro-batch"
-            msg = f"{title}: the {named(step)}, comes {what}"
-            raise SimulationError(msg)
+            raise SimulationError(f"{title}: the {named(step)}, comes {what}")
         done.add((way, batch, chunk))
     if len(done) != len(wanted) * (2 + split):
         count = dict(Counter(step.direction for step in steps))
-        msg = f"{title}: has {count} passes, but each kind takes {len(wanted)}"
-        raise SimulationError(msg)
+        raise SimulationError(f"{title}: has {count} passes, but each kind takes {len(wanted)}")
 
 
 def has_weight_passes(steps: tuple[Step, ...]) -> bool:

@@ -126,8 +126,7 @@ def up_projections(model: Model) -> int:
 def experts_of(model: Model) -> Experts:
     """Return the experts of a model that has some. Raises ValueError if it has none."""
     if model.experts is None:
-        msg = f"{model.name} has no experts"
-        raise ValueError(msg)
+        raise ValueError(f"{model.name} has no experts")
     return model.experts
 
 
@@ -145,8 +144,7 @@ def routed_width(model: Model) -> int:
 def state_space_of(model: Model) -> StateSpace:
     """Return the numbers of a model's Mamba-2 layers. Raises ValueError if it has none."""
     if model.state_space is None:
-        msg = f"{model.name} has no layers of Mamba-2"
-        raise ValueError(msg)
+        raise ValueError(f"{model.name} has no layers of Mamba-2")
     return model.state_space
 
 

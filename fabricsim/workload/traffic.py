@@ -67,8 +67,7 @@ def generate(request: Request) -> Matrix:
     _check(request)
     pairs = PATTERNS[request.pattern](request)
     if len(pairs) > MOST_FLOWS:
-        msg = f"{request.pattern} over {request.ranks} ranks is {len(pairs)} flows; at most {MOST_FLOWS}"
-        raise InputError(msg)
+        raise InputError(f"{request.pattern} over {request.ranks} ranks is {len(pairs)} flows; at most {MOST_FLOWS}")
     flows = np.zeros(len(pairs), DEMAND)
     flows["id"] = np.arange(1, len(pairs) + 1)
     flows["source"], flows["target"] = pairs[:, 0], pairs[:, 1]
@@ -105,18 +104,15 @@ def _curve(sizes: FlowSizes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def _check(request: Request) -> None:
     pattern, ranks, flows = request.pattern, request.ranks, request.flows
     if pattern not in PATTERNS:
-        msg = f"there is no pattern {pattern!r}; there are {', '.join(PATTERNS)}"
-        raise InputError(msg)
+        raise InputError(f"there is no pattern {pattern!r}; there are {', '.join(PATTERNS)}")
     if ranks < _LEAST_RANKS:
-        msg = f"{pattern} needs at least 2 ranks, and the cluster has {ranks}; raise cluster.hosts"
-        raise InputError(msg)
+        raise InputError(f"{pattern} needs at least 2 ranks, and the cluster has {ranks}; raise cluster.hosts")
     if flows is not None and pattern in {"ring", "all-to-all"}:
         msg = f"the number of flows of {pattern} is that of the ranks and cannot be chosen; set cluster.hosts"
         raise InputError(msg)
     most = {"permutation": ranks, "incast": ranks - 1}.get(pattern, MOST_FLOWS)
     if flows is not None and not 1 <= flows <= most:
-        msg = f"{flows} flows: {pattern} over {ranks} ranks has 1 to {most}"
-        raise InputError(msg)
+        raise InputError(f"{flows} flows: {pattern} over {ranks} ranks has 1 to {most}")
     _check_load(request)
 
 
@@ -188,8 +184,7 @@ PATTERNS: dict[str, Callable[[Request], Pairs]] = {
 def _sizes(request: Request, count: int) -> NDArray[np.int64]:
     if isinstance(request.sizes, int):
         if request.sizes < 1:
-            msg = "a flow of 0 bytes moves nothing; it has at least 1 byte"
-            raise InputError(msg)
+            raise InputError("a flow of 0 bytes moves nothing; it has at least 1 byte")
         return np.full(count, request.sizes, np.int64)
     return draw_sizes(request.sizes, stream(request.seed, "traffic/sizes").random(count))
 

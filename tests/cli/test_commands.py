@@ -385,8 +385,7 @@ def test_validate_alone_leaves_out_studies_without_their_tables(
     fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(_report: object) -> Validation:
-        msg = "traces/vtrain is not there: set FABRICSIM_TRACES"
-        raise AbsentTracesError(msg)
+        raise AbsentTracesError("traces/vtrain is not there: set FABRICSIM_TRACES")
 
     monkeypatch.setitem(frame.STUDIES.own, "vtrain", replace(frame.STUDIES.own["vtrain"], compare=absent))
     code, out, err = fabricsim("validate", "--json")

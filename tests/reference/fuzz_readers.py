@@ -113,8 +113,7 @@ def run(plan: Plan) -> Tally:
             return _added(total, tally)
         last = at.value
         if last == _NOWHERE:
-            msg = f"the reader of {plan.form} cannot even be started"
-            raise RuntimeError(msg)
+            raise RuntimeError(f"the reader of {plan.form} cannot even be started")
         data = input_of(plan.form, plan.seed, last, samples_of(plan.form, plan.traces), plan.bombs)
         done = (last - first) // plan.jobs + 1
         died = Tally(inputs=done, failures=[_save(plan, last, data, f"the process ended with {process.exitcode}")])
@@ -190,8 +189,7 @@ def guided(plan: Plan, seconds: int) -> None:
     def test(data: bytes) -> None:
         problem = trial.one(data, named=True)
         if problem:
-            msg = f"{_save(plan, trial.tally.inputs, data, problem)}\n{problem}"
-            raise AssertionError(msg)
+            raise AssertionError(f"{_save(plan, trial.tally.inputs, data, problem)}\n{problem}")
 
     def mutated(data: bytes, most: int, seed: int) -> bytes:
         return mutations.mutate(Random(seed), [data, *samples] if data else samples, jobs=True)[:most]  # noqa: S311  no secret

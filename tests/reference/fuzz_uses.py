@@ -37,8 +37,7 @@ def _convert(file: Path, form: str, output: Path, chance: Random) -> None:
         ranks, path = chance.choice(_RANKS), str(output / WRITTEN)
         convert([str(file)], output=path, to=to, lower=lower, form=form, ranks=ranks, force=True)
     if not all(line.isprintable() for line in said.getvalue().split("\n")):
-        msg = f"says what is no text: {said.getvalue()[:300]!r}"
-        raise ValueError(msg)
+        raise ValueError(f"says what is no text: {said.getvalue()[:300]!r}")
 
 
 def _rebuild(file: Path, form: str, output: Path, chance: Random) -> None:  # noqa: ARG001  as all uses
@@ -48,8 +47,7 @@ def _rebuild(file: Path, form: str, output: Path, chance: Random) -> None:  # no
     scale_to = chance.choice((None, None, 2 * known, 5))
     rebuilt = programs.rebuild(trace, gpu_speed=chance.choice((1.0, 1.3)), scale_to=scale_to, ranks=ranks)
     if not all(line.isprintable() for line in rebuilt.assumptions):
-        msg = f"assumes what is no text: {rebuilt.assumptions!r}"
-        raise ValueError(msg)
+        raise ValueError(f"assumes what is no text: {rebuilt.assumptions!r}")
 
 
 _RANKS = (None, None, 2, 8)

@@ -55,8 +55,7 @@ class State(Simulation):
 
     def __init__(self, capacities: Sequence[float], taps: Sequence[int]) -> None:
         for number in unusable(capacities):
-            msg = f"resource {number} has a capacity of {capacities[number]}: it must be above 0"
-            raise SimulationError(msg)
+            raise SimulationError(f"resource {number} has a capacity of {capacities[number]}: it must be above 0")
         super().__init__()
         self.world = table(1, t.WORLD)
         self.world["bin"] = _FIRST_BIN

@@ -57,8 +57,7 @@ class Folding:
     def lanes(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> int:
         """How many members of a group have lanes: its first ones. `choice` is what its calls run with."""
         if (collective, ranks, choice) not in self._seated:
-            msg = f"the folded program has no {collective} over ranks {ranks}"
-            raise SimulationError(msg)
+            raise SimulationError(f"the folded program has no {collective} over ranks {ranks}")
         return self._seated[collective, ranks, choice][2]
 
     def layout(self, collective: str, ranks: tuple[int, ...], choice: Choice) -> int:

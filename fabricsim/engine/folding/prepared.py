@@ -75,8 +75,7 @@ def fold_onto(fabric: Fabric, folding: Folding) -> None:
     Raises SimulationError if the fabric has been used already, or simulates packets.
     """
     if fabric.recorder is not None or fabric.wiring.connections:
-        msg = "only a fabric of the flow engine that nothing was sent on yet can be folded"
-        raise SimulationError(msg)
+        raise SimulationError("only a fabric of the flow engine that nothing was sent on yet can be folded")
     fabric.wiring.folding = folding
     if fabric.taps:
         fabric.taps = tapped(fabric.platform, folding.resource_of)

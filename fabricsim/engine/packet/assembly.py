@@ -60,8 +60,7 @@ def _world(scenario: Scenario, watch: Watch | None) -> type[PacketWorld]:
     if scenario.engine == "packet":
         return PacketWorld
     if watch:
-        msg = 'engine = "reference" records no taps and captures: set engine = "packet"'
-        raise SimulationError(msg)
+        raise SimulationError('engine = "reference" records no taps and captures: set engine = "packet"')
     from fabricsim.engine.reference.world import ReferenceWorld  # noqa: PLC0415  few runs need it
 
     return ReferenceWorld

@@ -39,8 +39,7 @@ def require_no_circle(platform: Platform, scenario: Scenario, law: NDArray[np.vo
         names = [platform.wires.names[wire] for wire in circle]
         kind = "credits" if scenario.switch.credits is not None else "PFC"
         msg = f"a deadlock is possible: cyclic buffer dependency over {_told(names)}, and {kind} drops no packet"
-        msg = f"{msg}; {_remedy(platform, scenario)}"
-        raise SimulationError(msg)
+        raise SimulationError(f"{msg}; {_remedy(platform, scenario)}")
 
 
 def _is_lossless(scenario: Scenario, number: int) -> bool:

@@ -58,8 +58,7 @@ def _check_ports(wires: Wires) -> None:
     if ports.max() > MOST_PACKET_PORTS:
         node = wires.nodes[int(ports.argmax())]
         way_out = 'share its cables among several switches, or set engine = "flow"'
-        msg = f"{node} has {ports.max()} ports; the packet engine takes {MOST_PACKET_PORTS}: {way_out}"
-        raise SimulationError(msg)
+        raise SimulationError(f"{node} has {ports.max()} ports; the packet engine takes {MOST_PACKET_PORTS}: {way_out}")
 
 
 def _links(wires: Wires, hosts: int, scenario: Scenario) -> NDArray[np.void]:

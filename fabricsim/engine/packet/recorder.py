@@ -76,16 +76,13 @@ class Watch:
         for tap in given.several(taps, "taps", least=0):
             kind, colon, pattern = given.text(tap, "taps").partition(":")
             if not colon or not pattern:
-                msg = f"tap {tap!r} is not of the form KIND:GLOB, such as queue:switch0->*"
-                raise InputError(msg)
+                raise InputError(f"tap {tap!r} is not of the form KIND:GLOB, such as queue:switch0->*")
             if kind not in KINDS:
-                msg = f"tap {tap!r}: there is no kind {kind!r}; {did_you_mean(kind, KINDS)}"
-                raise InputError(msg)
+                raise InputError(f"tap {tap!r}: there is no kind {kind!r}; {did_you_mean(kind, KINDS)}")
             patterns[kind].append(pattern)
         logged = tuple(given.text(each, "packets") for each in given.several(packets, "packets", least=0))
         if not all(logged):
-            msg = "packets '': this names no wire; write a pattern such as switch0->*"
-            raise InputError(msg)
+            raise InputError("packets '': this names no wire; write a pattern such as switch0->*")
         return cls(tuple(patterns["queue"]), tuple(patterns["rate"]), tuple(patterns["flow"]), logged)
 
     def __bool__(self) -> bool:

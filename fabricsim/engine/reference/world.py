@@ -69,8 +69,7 @@ class ReferenceWorld(PacketWorld):
 
     def cancel_message(self, now: int, message: int) -> None:  # noqa: ARG002  of the other engines
         """Refuse to."""
-        msg = 'the reference engine cannot cancel a transfer: set engine = "packet"'
-        raise SimulationError(msg)
+        raise SimulationError('the reference engine cannot cancel a transfer: set engine = "packet"')
 
     def explain(self) -> None:
         """Say nothing: deadlocks are found in the packet engine's tables."""

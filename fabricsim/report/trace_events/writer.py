@@ -80,8 +80,7 @@ def write_timelines(result: RunRecord, folder: Path) -> int:
 def _drawn(result: RunRecord) -> Slices:
     slices = Slices.of(result)
     if not len(slices.order):
-        msg = f"{result.name}: there is nothing to draw; the program holds no work"
-        raise ResultError(msg)
+        raise ResultError(f"{result.name}: there is nothing to draw; the program holds no work")
     return slices
 
 

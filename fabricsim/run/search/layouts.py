@@ -48,11 +48,9 @@ def choices(scenario: Scenario, job: Job, given: Mapping[str, Sequence[Any]]) ->
         "job.schedule": ["1f1b", "zb-h1"],
     }
     if f"{_DEGREE}data" in given:
-        msg = f"{_DEGREE}data is what the other degrees leave of the GPUs; give those"
-        raise InputError(msg)
+        raise InputError(f"{_DEGREE}data is what the other degrees leave of the GPUs; give those")
     if of_model := [key for key in given if f"{key}.".startswith("job.model.")]:
-        msg = f"{of_model[0]}: times of different models are not compared; search for each by itself"
-        raise InputError(msg)
+        raise InputError(f"{of_model[0]}: times of different models are not compared; search for each by itself")
     return {**usual, **{key: list(values) for key, values in given.items()}}
 
 

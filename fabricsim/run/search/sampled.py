@@ -105,7 +105,6 @@ def _study(seed: int) -> Any:  # noqa: ANN401  an extra, whose types are not the
     try:
         import optuna  # noqa: PLC0415  an extra
     except ImportError as error:
-        msg = "--trials: Optuna is not installed: pip install 'fabricsim[search]'"
-        raise InputError(msg) from error
+        raise InputError("--trials: Optuna is not installed: pip install 'fabricsim[search]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))

@@ -51,13 +51,11 @@ def points(sweep: SweptScenario) -> list[dict[str, Any]]:
     drawn = [{}] if sweep.sample is None else _drawn(sweep.sample)
     count = math.prod([*map(len, grid.values()), len(listed), len(drawn)])
     if count > MOST:
-        msg = f"these are {count:,} runs, and a sweep takes {MOST:,} at most; draw some with [sample]"
-        raise InputError(msg)
+        raise InputError(f"these are {count:,} runs, and a sweep takes {MOST:,} at most; draw some with [sample]")
     keys = [*grid, *dict.fromkeys(key for point in (*listed, *drawn[:1]) for key in point)]
     if len(keys) > len(set(keys)) or (drawn[0].keys() & {key for point in listed for key in point}):
         twice = next((key for key in keys if keys.count(key) > 1), keys[-1])
-        msg = f"{twice} is varied twice; leave it in one of [grid], [[points]] and [sample]"
-        raise InputError(msg)
+        raise InputError(f"{twice} is varied twice; leave it in one of [grid], [[points]] and [sample]")
     every = [
         {**dict(zip(grid, values, strict=True)), **point, **sample}
         for point in listed
@@ -65,8 +63,7 @@ def points(sweep: SweptScenario) -> list[dict[str, Any]]:
         for values in itertools.product(*grid.values())
     ]
     if every == [{}]:
-        msg = "nothing is varied: give keys with several values in [grid], in [[points]] or in [sample]"
-        raise InputError(msg)
+        raise InputError("nothing is varied: give keys with several values in [grid], in [[points]] or in [sample]")
     return every
 
 
@@ -76,16 +73,14 @@ def _refuse_twice(place: str, values: Sequence[Any]) -> None:
     for number, value in enumerate(values):
         if (first := seen.setdefault(repr(value), number)) != number:
             what = show(value) if not isinstance(value, dict) else "what is written"
-            msg = f"{place}[{number}]: {what} is there already, as {place}[{first}]; take one out"
-            raise InputError(msg)
+            raise InputError(f"{place}[{number}]: {what} is there already, as {place}[{first}]; take one out")
 
 
 def _values(place: str, value: object) -> list[Any]:
     """Values of a list or range."""
     if isinstance(value, list | tuple):
         if not value:
-            msg = f"{place}: the list is empty; give it values"
-            raise InputError(msg)
+            raise InputError(f"{place}: the list is empty; give it values")
         return list(value)
     if isinstance(value, dict) and "from" in value:
         first, last, unit = _ends(place, value)
@@ -102,15 +97,12 @@ def _ends(place: str, table: Mapping[str, Any]) -> tuple[float, float, str]:
             msg = f"{place}.{key}: unknown key; {did_you_mean(key, _RANGE, 'known are ' + ', '.join(_RANGE))}"
             raise InputError(msg)
     if "to" not in table:
-        msg = f"{place}: a range needs its end; add to"
-        raise InputError(msg)
+        raise InputError(f"{place}: a range needs its end; add to")
     (first, unit), (last, other) = (_number(f"{place}.{key}", table[key]) for key in ("from", "to"))
     if unit != other:
-        msg = f"{place}: {table['from']!r} and {table['to']!r} have different units; write both in one"
-        raise InputError(msg)
+        raise InputError(f"{place}: {table['from']!r} and {table['to']!r} have different units; write both in one")
     if not first < last:
-        msg = f"{place}: from {table['from']!r} is not below to {table['to']!r}; swap them"
-        raise InputError(msg)
+        raise InputError(f"{place}: from {table['from']!r} is not below to {table['to']!r}; swap them")
     return first, last, unit
 
 
@@ -119,8 +111,7 @@ def _number(place: str, value: object) -> tuple[float, str]:
         return value, ""
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        msg = f'{place}: {show(value)} is no number and no quantity; write it like 4 or "100Gbps"'
-        raise InputError(msg)
+        raise InputError(f'{place}: {show(value)} is no number and no quantity; write it like 4 or "100Gbps"')
     return float(match[1].replace("_", "")), match[2]
 
 
@@ -128,17 +119,14 @@ def _numbers(place: str, table: Mapping[str, Any], first: float, last: float) ->
     """Numbers of a range by its ``step``, ``factor``, or ``count``."""
     given = [key for key in ("step", "factor", "count") if key in table]
     if len(given) != 1 or ("scale" in table and given != ["count"]):
-        msg = f"{place}: a range has one of step, factor and count, and with count perhaps a scale"
-        raise InputError(msg)
+        raise InputError(f"{place}: a range has one of step, factor and count, and with count perhaps a scale")
     (kind,) = given
     each = table[kind]
     least = {"step": 0.0, "factor": 1.0, "count": 1}[kind]
     if isinstance(each, bool) or not isinstance(each, int | float) or not least < each < math.inf:
-        msg = f"{place}.{kind}: {show(each)} does not do; give a number above {least:g}"
-        raise InputError(msg)
+        raise InputError(f"{place}.{kind}: {show(each)} does not do; give a number above {least:g}")
     if (kind == "factor" or table.get("scale") == "log") and first <= 0:
-        msg = f"{place}: from {show(table['from'])} must be above 0 if values grow by a factor"
-        raise InputError(msg)
+        raise InputError(f"{place}: from {show(table['from'])} must be above 0 if values grow by a factor")
     ways: dict[str, Callable[[], float]] = {
         "step": lambda: (last - first) / each,
         "factor": lambda: math.log(last / first) / math.log(each),
@@ -146,8 +134,7 @@ def _numbers(place: str, table: Mapping[str, Any], first: float, last: float) ->
     }
     steps = ways[kind]()
     if steps + 1 > MOST:
-        msg = f"{place}: these are more than {MOST:,} values"
-        raise InputError(msg)
+        raise InputError(f"{place}: these are more than {MOST:,} values")
     shares = range(math.floor(steps + 1e-9) + 1)
     if kind == "count":
         return [_between(place, table, first, last, share / (each - 1)) for share in shares]
@@ -158,8 +145,7 @@ def _between(place: str, table: Mapping[str, Any], first: float, last: float, sh
     """Give the number at a share of the way from `first` to `last`, 0 to 1."""
     scale = table.get("scale", "linear")
     if scale not in {"linear", "log"}:
-        msg = f"{place}.scale: {show(scale)} is not one of linear, log"
-        raise InputError(msg)
+        raise InputError(f"{place}.scale: {show(scale)} is not one of linear, log")
     return float(first * (last / first) ** share) if scale == "log" else first + share * (last - first)
 
 
@@ -175,8 +161,7 @@ def _drawn(sample: Sample) -> list[dict[str, Any]]:
     """Draw points, one in each of ``count`` strata of every key, whose order is random and of each key its own."""
     columns = {key: _column(f"sample.keys.{key}", value, sample, key) for key, value in flat(sample.keys).items()}
     if not columns:
-        msg = "sample.keys is empty; give it keys with ranges or lists"
-        raise InputError(msg)
+        raise InputError("sample.keys is empty; give it keys with ranges or lists")
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
@@ -191,10 +176,8 @@ def _column(place: str, value: object, sample: Sample, key: str) -> list[Any]:
         _values(place, value)
     table: dict[str, Any] = dict(value)  # type: ignore[call-overload]
     if given := {"step", "count", "factor"} & table.keys():
-        msg = f"{place}.{min(given)}: has no effect, as values are drawn; take it out"
-        raise InputError(msg)
+        raise InputError(f"{place}.{min(given)}: has no effect, as values are drawn; take it out")
     first, last, unit = _ends(place, table)
     if table.get("scale") == "log" and first <= 0:
-        msg = f"{place}: from {show(table['from'])} must be above 0 on a logarithmic scale"
-        raise InputError(msg)
+        raise InputError(f"{place}: from {show(table['from'])} must be above 0 on a logarithmic scale")
     return [_written(_between(place, table, first, last, share), unit, table) for share in shares]

@@ -211,8 +211,7 @@ def _traffic(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object
 def _bench(task: Task, loaded: LoadedScenario, _: str) -> tuple[Row, object]:
     test, size = str(task.options["test"]), traffic.parse_size(str(task.options["size"]))
     if not isinstance(size, int) or size < 1:
-        msg = f"bench.size {task.options['size']}: is no size of a buffer; write it like 64MiB"
-        raise InputError(msg)
+        raise InputError(f"bench.size {task.options['size']}: is no size of a buffer; write it like 64MiB")
     took = time_collective(test, loaded, sizes=[size])[size]
     rate = size / took
     bus = rate * bus_factor(bench.TESTS[test], loaded.scenario.cluster.ranks)

@@ -62,8 +62,7 @@ class Shard(NamedTuple):
         number, slash, of = text.partition("/")
         if slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of):
             return cls(int(number), int(of))
-        msg = f"--shard {text}: is no part of a sweep; write the third of eight as 3/8"
-        raise InputError(msg)
+        raise InputError(f"--shard {text}: is no part of a sweep; write the third of eight as 3/8")
 
 
 @dataclass(frozen=True)
@@ -180,8 +179,7 @@ def _check_options(sweep: Sweep) -> None:
     for key in {key for point in sweep.points for key in point if key.partition(".")[0] == sweep.kind}:
         option = key.partition(".")[2]
         if option not in known:
-            msg = f"{key}: unknown option; {did_you_mean(option, known, 'known are ' + ', '.join(known))}"
-            raise InputError(msg)
+            raise InputError(f"{key}: unknown option; {did_you_mean(option, known, 'known are ' + ', '.join(known))}")
 
 
 @dataclass(frozen=True)
@@ -255,8 +253,7 @@ def _folder(output: Path, shard: Shard | None, *, resume: bool) -> Path:
             path.unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"-o {output}: cannot be used as output folder: {error.strerror}; name another"
-        raise InputError(msg) from error
+        raise InputError(f"-o {output}: cannot be used as output folder: {error.strerror}; name another") from error
     for part in folder.glob(".*"):  # of processes that were killed; other shards may be writing
         if time.time() - part.stat().st_mtime > _FORGOTTEN:
             part.unlink(missing_ok=True)

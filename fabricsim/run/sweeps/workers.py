@@ -194,8 +194,7 @@ def _dask(scheduler: str, workers: int) -> Iterator[Executor]:
         msg = f"--scheduler {scheduler}: dask.distributed is not installed: pip install 'fabricsim[cluster]'"
         raise InputError(msg) from error
     if scheduler != "dask" and not scheduler.startswith(_SCHEMES):
-        msg = f"--scheduler {scheduler}: is no address; write dask, or an address such as tcp://host:8786"
-        raise InputError(msg)
+        raise InputError(f"--scheduler {scheduler}: is no address; write dask, or an address such as tcp://host:8786")
     with contextlib.ExitStack() as stack:
         try:
             if scheduler == "dask":

@@ -189,17 +189,14 @@ def run_named(table: str, text: str) -> tuple[PublishedRun, float]:
     Raises InputError if there is none, or its job is not modelled.
     """
     if table not in TABLES:
-        msg = f"--row is for rows of recipes: give {' or '.join(TABLES)} in place of {table}"
-        raise InputError(msg)
+        raise InputError(f"--row is for rows of recipes: give {' or '.join(TABLES)} in place of {table}")
     every = measured.load(table).rows
     record = next((one for one in every if published_run(one).name.startswith(text)), None)
     if record is None:
         hint = did_you_mean(text, [published_run(one).name for one in every], f"validate {table} --json names them")
-        msg = f"--row {text!r}: {table} has no such row; {hint}"
-        raise InputError(msg)
+        raise InputError(f"--row {text!r}: {table} has no such row; {hint}")
     if missing := missing_of(record):
-        msg = f"--row {text!r}: {published_run(record).name}: {missing}"
-        raise InputError(msg)
+        raise InputError(f"--row {text!r}: {published_run(record).name}: {missing}")
     return run_of(record), float(record["step"])
 
 

@@ -73,8 +73,7 @@ class Study:
         uncertain = {} if self.uncertain is None else {"uncertain": self.uncertain}
         require_functions(f"study {self.name!r}", compare=self.compare, pictures=self.pictures, **uncertain)
         if self.against not in AGAINST:
-            msg = f"study {self.name!r}: against is {self.against!r}; give one of {', '.join(AGAINST)}"
-            raise InputError(msg)
+            raise InputError(f"study {self.name!r}: against is {self.against!r}; give one of {', '.join(AGAINST)}")
 
     def validate(self, progress: Progress = silent, uncertainty: int = 0) -> Validation:
         """Run the study.
@@ -133,8 +132,7 @@ class Study:
             return self if engine is None else ways[engine]
         both = "it runs on both engines; leave --engine out"
         known = both if self.engine is None else f"it has {', '.join(map(str, ways))}"
-        msg = f"study {self.name} has no runs by engine {engine!r}; {known}"
-        raise InputError(msg)
+        raise InputError(f"study {self.name} has no runs by engine {engine!r}; {known}")
 
 
 def _without_intervals(study: str) -> InputError:
@@ -274,6 +272,5 @@ def study_of(name: str) -> Study:
         extensions.run(name)
     found = STUDIES.find(name)
     if found is None:
-        msg = f"there is no study {name!r}; {did_you_mean(name, STUDIES.all())}"
-        raise InputError(msg)
+        raise InputError(f"there is no study {name!r}; {did_you_mean(name, STUDIES.all())}")
     return found

@@ -76,8 +76,7 @@ def lines_of(path: Path) -> list[dict[str, str]]:
         with path.open(newline="", encoding="utf-8") as lines:
             return list(csv.DictReader(lines))
     except OSError as error:
-        msg = f"{path}: cannot be read ({error}); FABRICSIM_PEERS names the folder that holds it"
-        raise InputError(msg) from error
+        raise InputError(f"{path}: cannot be read ({error}); FABRICSIM_PEERS names the folder that holds it") from error
 
 
 def their_pattern(folder: Path, name: str, pairs: Sequence[tuple[int, int]]) -> FlowPattern:

@@ -111,8 +111,7 @@ def results_folder() -> Path | None:
         return None
     folder = Path(name)
     if not (folder / "fct").is_dir():
-        msg = f"{FOLDER} is {name!r}, and there is no folder 'fct' in it; name another one, or unset it"
-        raise InputError(msg)
+        raise InputError(f"{FOLDER} is {name!r}, and there is no folder 'fct' in it; name another one, or unset it")
     return folder
 
 

@@ -7,12 +7,13 @@ GPU per host on cables from a file, where each host has a router with the links 
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fabricsim.errors import InputError
+from fabricsim.files.atomic import whole
 from fabricsim.scenario.source import not_a_file
 from fabricsim.topology.astrasim_file import cables_of, plain, read_network
 from fabricsim.traces.astrasim.config import System, read_system
@@ -70,14 +71,13 @@ def convert(network: Path | str, system: Path | str | None, output: Path | str) 
     names = [Path(network).name, *([Path(system).name] if system is not None else [])]
     head = [f"# Made of {ascii(' and '.join(names))[1:-1]} of ASTRA-sim", f"name = {_quoted(output.stem)}"]
     losses = [f"# Not carried over: {loss}" for loss in written.losses]
-    try:
-        if written.cables:
-            rows = "".join(f"{','.join(cable)}\n" for cable in written.cables)
-            cables_file(output).write_text(f"a,b,gbps,delay_ns\n{rows}", encoding="ascii")
-        output.write_text("\n".join([*head[:1], *losses, head[1], *written.lines, ""]), encoding="ascii")
-    except OSError as error:
-        msg = f"{output}: cannot be written: {error.strerror or error}"
-        raise InputError(msg) from error
+    texts = {output: "\n".join([*head[:1], *losses, head[1], *written.lines, ""])}
+    if written.cables:
+        rows = "".join(f"{','.join(cable)}\n" for cable in written.cables)
+        texts[cables_file(output)] = f"a,b,gbps,delay_ns\n{rows}"
+    with ExitStack() as files:  # none takes its place before all are written
+        for path, text in texts.items():
+            files.enter_context(whole(path, "name another place")).write_text(text, encoding="ascii")
     return tuple(written.losses)
 
 

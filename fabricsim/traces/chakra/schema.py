@@ -137,12 +137,10 @@ def messages(stream: BinaryIO) -> Iterator[bytes]:
     """Cut a file into its messages. Raises WireError if it ends within one, or one is too long to be true."""
     while (length := _length(stream)) is not None:
         if length > _MOST_MESSAGE:
-            msg = f"it says that it has {length} bytes; at most {_MOST_MESSAGE // 2**20} MiB are read"
-            raise WireError(msg)
+            raise WireError(f"it says that it has {length} bytes; at most {_MOST_MESSAGE // 2**20} MiB are read")
         message = stream.read(length)
         if len(message) < length:
-            msg = f"it says that it has {length} bytes, and {len(message)} follow"
-            raise WireError(msg)
+            raise WireError(f"it says that it has {length} bytes, and {len(message)} follow")
         yield message
 
 
@@ -154,11 +152,9 @@ def _length(stream: BinaryIO) -> int | None:
         if byte[0] < 0x80:  # noqa: PLR2004  the bit that says: more follow
             return value
         if value > _MOST_MESSAGE or shift > 63:  # noqa: PLR2004  the tenth byte is the last of a varint
-            msg = "its length is no number"
-            raise WireError(msg)
+            raise WireError("its length is no number")
     if shift:
-        msg = "it ends within the length of a message"
-        raise WireError(msg)
+        raise WireError("it ends within the length of a message")
     return None
 
 
@@ -167,8 +163,7 @@ def _parsed(kind: Callable[..., Any], data: bytes) -> Any:  # noqa: ANN401  a me
     try:
         message.MergeFromString(data)
     except classes().damage as error:
-        msg = "it is damaged: its fields are not those of the schema, or end too early"
-        raise WireError(msg) from error
+        raise WireError("it is damaged: its fields are not those of the schema, or end too early") from error
     return message
 
 
@@ -221,8 +216,7 @@ def _tensors(message: Any, field: str) -> Tensors | None:  # noqa: ANN401  as ab
 
 def _attributes(parts: Sequence[bytes], wanted: Container[bytes] | None = None) -> tuple[Attribute, ...]:
     if len(parts) > _MOST_ATTRIBUTES:
-        msg = f"it has more than {_MOST_ATTRIBUTES} attributes"
-        raise WireError(msg)
+        raise WireError(f"it has more than {_MOST_ATTRIBUTES} attributes")
     kept = parts if wanted is None else [part for part in parts if not _is_other(part, wanted)]
     return tuple([_short_attribute(part) if len(part) <= _SHORT else _attribute(part) for part in kept])
 

@@ -182,8 +182,7 @@ class _File:
         return share, share * members
 
     def _refuse(self, problem: str) -> NoReturn:
-        msg = f"{self.recording.source}: rank {self.recording.rank} {problem}"
-        raise InputError(msg)
+        raise InputError(f"{self.recording.source}: rank {self.recording.rank} {problem}")
 
 
 def _before(count: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> list[tuple[int, ...]]:

@@ -37,8 +37,7 @@ def write(trace: Trace, path: Path | str) -> tuple[str, ...]:
     absent = sorted(set(range(ranks)) - {recording.rank for recording in trace.recordings})
     if absent or trace.recordings[0].rank == NONE:
         what = f"rank {absent[0]} is" if absent else "its ranks are"
-        msg = f"GOAL needs the schedule of each rank, and {what} not known; give the traces of all ranks"
-        raise InputError(msg)
+        raise InputError(f"GOAL needs the schedule of each rank, and {what} not known; give the traces of all ranks")
     lost: dict[str, None] = {}
     with whole(Path(path), "name another place") as part, part.open("w", encoding="ascii", newline="\n") as file:
         file.write(f"num_ranks {ranks}\n")
@@ -105,8 +104,7 @@ def _calc(recording: Recording, number: int, kind: int, duration: int) -> int:
 
 
 def _refuse(recording: Recording, problem: str) -> NoReturn:
-    msg = f"{recording.source}: rank {recording.rank} {problem}"
-    raise InputError(msg)
+    raise InputError(f"{recording.source}: rank {recording.rank} {problem}")
 
 
 def _orders(recording: Recording) -> Iterator[tuple[int, int]]:

@@ -315,8 +315,7 @@ def decoded(value: bytes) -> Any:  # noqa: ANN401  any JSON
     try:
         return json.loads(text, strict=False)
     except RecursionError as error:
-        msg = "too many brackets within brackets"
-        raise ValueError(msg) from error
+        raise ValueError("too many brackets within brackets") from error
 
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
