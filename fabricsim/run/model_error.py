@@ -21,7 +21,7 @@ MODEL_ERRORS = {
     "fsdp": 0.091,
     "dgxc": 0.052,
     "mlperf": 0.064,
-    "megatron-bridge": 0.165,
+    "megatron-bridge": 0.119,
     "dlperf": 0.136,
     "simumax": 0.125,
     "jax": 0.176,
