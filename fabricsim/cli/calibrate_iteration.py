@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from fabricsim.calibration.iteration import Calibrated
 
 
+_PLAUSIBLE = 3  # times as fast or as slow: beyond that a mistake is likelier than slow software
+
+
 def calibrate_iteration(  # noqa: PLR0913  by name only
     logs: Sequence[str],
     measured: str,
@@ -51,7 +54,7 @@ def calibrate_iteration(  # noqa: PLR0913  by name only
     if as_json:
         say_json(_as_json(found))
     else:
-        show(_table(found), "", f"cluster.gpu_speed = {found.speed:g}")
+        show(_table(found), "", f"cluster.gpu_speed = {found.speed:g}", *_remarks(found))
     if output is not None:
         iteration.write(output, logs[0], settings, found)
         note(f"wrote {output}")
@@ -70,10 +73,23 @@ def _table(found: Calibrated) -> Table:
     return table
 
 
+def _remarks(found: Calibrated) -> list[str]:
+    """Say that a speed is none that software explains."""
+    if 1 / _PLAUSIBLE <= found.speed <= _PLAUSIBLE:
+        return []
+    away = "slower" if found.speed < 1 else "faster"
+    times = f"{max(found.speed, 1 / found.speed):.3g} times {away}"
+    doubt = f"GPUs {times} than their preset are hardly those that were measured"
+    return [
+        f"{doubt}: check the unit of --iteration, and that the scenario has the job and the GPUs of the measurement"
+    ]
+
+
 def _as_json(found: Calibrated) -> dict[str, Any]:
     return {
         "measured_s": found.measured,
         "gpu_speed": found.speed,
         "predicted_s": found.before["iteration_time_s"],
         "calibrated_s": found.after["iteration_time_s"],
+        "remarks": _remarks(found),
     }

@@ -111,6 +111,8 @@ def _group(scenario: Parts) -> Iterator[Mistake]:
 
 def _jobs(scenario: Parts) -> Iterator[Mistake]:
     """Check each of several jobs as if it was alone, and then how they go together."""
+    if "jobs" in scenario.model_fields_set and not scenario.jobs:
+        yield Mistake("jobs", "has no effect: it names no job", "name one, such as jobs.a = {}, or take it out")
     for name, job in scenario.jobs.items():
         if not re.fullmatch(r"[\w-]+", name):
             yield Mistake(f"jobs.{name}", "is no name of a job", "write letters, digits, - and _")

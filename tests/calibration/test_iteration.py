@@ -70,6 +70,14 @@ def test_the_command_prints_and_writes_a_scenario_with_it(fabricsim: Run, tmp_pa
     assert (again.code, "take it out there" in again.err) == (2, True)
 
 
+def test_a_speed_that_no_software_explains_is_remarked(fabricsim: Run) -> None:
+    plain, slow = (json.loads(fabricsim("calibrate", JOB, "--iteration", each, "--json").out) for each in ("1s", "6s"))
+
+    assert plain["remarks"] == []
+    assert "times slower than their preset" in slow["remarks"][0]
+    assert "check the unit" in fabricsim("calibrate", JOB, "--iteration", "6s").out.replace("\n", " ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

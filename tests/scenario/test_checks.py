@@ -107,6 +107,7 @@ REFUSED = [
     ),
     (T5, [CONTEXT.format(2)], "job.parallelism.context", "a t5 cannot be split along its sequences"),
     (DP, ["job.parallelism.expert=2"], "job.parallelism.expert", "no effect: the model 'gpt2-medium' has no experts"),
+    (DP, ["jobs={}"], "jobs", "has no effect: it names no job"),
     (DP, ["job.capacity_factor=1.25"], "job.capacity_factor", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, ["job.expert_imbalance=1.25"], "job.expert_imbalance", "no effect: the model 'gpt2-medium' has no experts"),
     (DP, ["job.expert_kernels=flex"], "job.expert_kernels", "no effect: the model 'gpt2-medium' has no experts"),
