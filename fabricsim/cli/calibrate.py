@@ -110,9 +110,10 @@ def calibrate(  # noqa: PLR0913  one parameter per option
         unused += ["--set"] * bool(settings)
         calibrate_gpu(logs, gpu, output, unused=unused, as_json=as_json)
         return
-    if cluster is None or transport is None or gpu is not None:
-        msg = "a log needs --cluster and --transport, of which the latter is fitted; --gpu is for traces of kernels"
-        raise InputError(msg)
+    if gpu is not None:
+        raise InputError(f"--gpu {gpu}: of no use with a log, since it is for traces of kernels; leave it out")
+    if cluster is None or transport is None:
+        raise InputError("a log needs --cluster and --transport, of which the latter is fitted; give both")
     tables = _tables(logs, test, smallest, largest)
     chosen = [f"cluster={cluster}", f"transport={json.dumps(transport)}", *_collectives(collectives, tables)]
     chosen += settings or []

@@ -143,7 +143,7 @@ LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Load of poi
 SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")]
 
 
-_ENDINGS = {".h5", ".html", ".json", ".pdf", ".png", ".svg", ".txt"}
+_ENDINGS = {".h5", ".html", ".json", ".pb", ".pdf", ".pftrace", ".png", ".svg", ".txt"}
 
 
 def check_ending(file: Path | None, what: str, ending: str) -> Path | None:

@@ -82,7 +82,9 @@ def goodput(  # noqa: PLR0913  one parameter per option
         "time_s": horizon,
         "mtbf_of_job_s": job.between,
         "best_interval_s": best,
+        "seed": loaded.scenario.seed,
         **told,
+        "notes": list(result.notes),
     }
     if as_json:
         say_json(whole)

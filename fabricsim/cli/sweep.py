@@ -67,11 +67,13 @@ def sweep(  # noqa: PLR0913  one parameter per option
         result = sweeps.run(
             found, folder, workers=workers, scheduler=scheduler, shard=part, resume=resume, progress=report
         )
-    if part is None:  # of a part a picture would say nothing, and take the place of that of another part
-        _draw(result, folder)
-    for file in result.files:
-        common.note(f"wrote {file}")
-    _finish(result, time.monotonic() - began, as_json=as_json)
+    try:
+        if part is None:  # of a part a picture would say nothing, and take the place of that of another part
+            _draw(result, folder)
+    finally:  # what came of the runs is told, though a picture cannot be drawn
+        for file in result.files:
+            common.note(f"wrote {file}")
+        _finish(result, time.monotonic() - began, as_json=as_json)
 
 
 def begin(workers: int, scheduler: str | None) -> None:

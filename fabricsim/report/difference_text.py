@@ -82,7 +82,7 @@ def _explained(first: str, label: str, one: Summary, other: Summary) -> Text:
     said = [f"{signed(pair.second - pair.first)} {pair.name}" for pair in changed]
     rest = whole - sum(pair.second - pair.first for pair in changed)
     said += [f"{signed(rest)} others"] if said and abs(rest) >= most else []
-    return text.append(f" ({'; '.join(said)})" if said else "", style="not bold")
+    return text.append(f" (on the critical path {'; '.join(said)})" if said else "", style="not bold")
 
 
 def signed(time: float) -> str:

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
-from fabricsim.units import human_percent
+from fabricsim.units import human_count, human_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,13 +31,16 @@ def goodput_text(told: Mapping[str, Any]) -> RenderableType:
     """
     head = Text(f"{told['name']}: {told['gpus']:,} GPUs, one of which fails every {_long(told['mtbf_of_job_s'])}\n")
     head.append(f"Goodput {human_percent(told['goodput'])}", style="bold")
-    head.append(f": {told['iterations']:,} iterations of {told['iteration_s']:.4g} s in {_long(told['time_s'])}\n")
+    head.append(f", if GPUs fail as drawn from seed {told['seed']}: {told['iterations']:,} iterations of ")
+    head.append(f"{told['iteration_s']:.4g} s in {_long(told['time_s'])}\n")
     rows = ((part, _long(told[name]), human_percent(told[name] / told["time_s"])) for part, name in _PARTS.items())
     table = FittedTable("Where the time goes", ["Time", "Share"], rows)
     often = f"a checkpoint after each {_long(told['interval_s'])} of training, best {_long(told['best_interval_s'])}"
+    expected = told["time_s"] / told["mtbf_of_job_s"]
     said = (
-        f"{told['failures']:,} failures; {often}",
+        f"{human_count(told['failures'], 'failures')}, in the mean of all draws {expected:.3g}; {often}",
         f"In the long run, with enough spares {human_percent(told['expected'])} (Daly)",
+        *(f"Note: {note}" for note in told["notes"]),
     )
     return Group(head, table, *map(Text, said))
 

@@ -59,7 +59,7 @@ def test_mistakes_end_with_one_message(arguments: list[str], problem: str, trace
     assert problem in ended.err.replace("\n", " ")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--cluster", "hkbu"], ["--transport", "tcp-10g"], ["--gpu", "t4"]])
+@pytest.mark.parametrize("arguments", [[], ["--cluster", "hkbu"], ["--transport", "tcp-10g"]])
 def test_a_log_needs_a_cluster_and_a_transport(arguments: list[str], fabricsim: Run) -> None:
     ended = fabricsim("calibrate", "hkbu-10gbe-default", *arguments)
 

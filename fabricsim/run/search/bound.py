@@ -174,16 +174,17 @@ def _through(left: Sequence[deque[_Timed]]) -> list[int]:
 class KernelBound:
     """Bounds the jobs of a scenario's cluster from below by kernels alone, those of each kind of block timed once.
 
-    That is the bound above without ``E``, with all GPUs as fast as the fastest: less than that of `LeastTimes`, in a
-    hundredth of its time. A pass takes as long as the GPU runs its kernels, and as long as the host issues them: it
-    begins with those of a pass once all before is done. How one waits for the other within it does not add up block
-    by block, as the host may be ahead at the end of one.
+    That is the bound above without ``E``, with all GPUs and hosts as fast as the fastest: less than that of
+    `LeastTimes`, in a hundredth of its time. A pass takes as long as the GPU runs its kernels, and as long as the host
+    issues them: it begins with those of a pass once all before is done. How one waits for the other within it does not
+    add up block by block, as the host may be ahead at the end of one.
     """
 
     def __init__(self, scenario: Scenario) -> None:
         machines = Machines.of(scenario.cluster, scenario.seed)
         alike = not machines.jitters and not machines.kind.any()
         self._gpu = at_speed(machines.gpus[0], float(machines.gpu.max())) if alike else None
+        self._host = float(machines.host.max())
         self._blocks: dict[str, dict[Block, tuple[Span, Span]]] = {}
         self._stages: dict[tuple[str, int], list[tuple[int, int]]] = {}
 
@@ -211,10 +212,15 @@ class KernelBound:
             known = self._blocks.setdefault(kernels, {})
             known |= {block: pass_kernels(block, job, gpu) for stage in blocks for block in {*stage} - known.keys()}
             self._stages[kernels, count] = [
-                (_of_pass(known[block][0] for block in stage), _of_pass(known[block][1] for block in stage))
+                (self._of_pass(known[block][0] for block in stage), self._of_pass(known[block][1] for block in stage))
                 for stage in blocks
             ]
         return self._stages[kernels, count]
+
+    def _of_pass(self, blocks: Iterable[Span]) -> int:
+        """Least time of a pass through some blocks, ps."""
+        total = row(blocks)
+        return max(total.run, int(total.issue / self._host))
 
 
 @cache
@@ -224,12 +230,6 @@ def _splits(schedule: str) -> bool:
         return has_weight_passes(ordered(schedule, 0, _FEW, 2 * _FEW))
     except FabricsimError:  # a schedule of a user, which is not for these numbers
         return True
-
-
-def _of_pass(blocks: Iterable[Span]) -> int:
-    """Least time of a pass through some blocks, ps."""
-    total = row(blocks)
-    return max(total.run, total.issue)
 
 
 class _Pass(NamedTuple):

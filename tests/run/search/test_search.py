@@ -23,7 +23,7 @@ from fabricsim.run.search.layouts import choices, job_tables, layouts
 from fabricsim.run.search.search import OUT, Extent, search
 from fabricsim.run.sweeps.workers import Workers
 from fabricsim.scenario.load import LoadedScenario
-from fabricsim.units import human_seconds
+from fabricsim.units import PS_PER_S, human_seconds
 from fabricsim.workload.program import Call
 from fabricsim.workload.shapes import stage_blocks
 
@@ -46,6 +46,17 @@ def bounds(loaded: LoadedScenario) -> tuple[float, float, float]:
     scenario = loaded.scenario.model_copy(update={"job": brief(job)})
     short = LeastTimes(build_plan(LoadedScenario(scenario, "", {}, loaded.path)), scenario, hosts)
     return KernelBound(loaded.scenario).least(job, ""), short.filled(job), short.scheduled(job)
+
+
+@pytest.mark.parametrize("speed", [1, 4])
+def test_kernels_bound_hosts_of_any_speed(speed: int) -> None:
+    """A job whose host holds its GPU up: a bound by hosts as slow as they were would be above its time."""
+    alone = {"cluster.hosts": 1, "job.parallelism.data": 1, "job.micro_batch": 1, "job.global_batch": 1}
+    loaded = load("gpt2-medium-dp", {**alone, "cluster.host_speed": speed, "job.recompute": "none"})
+
+    found = simulate(loaded).iteration / PS_PER_S
+
+    assert 0.5 * found < KernelBound(loaded.scenario).least(build_plan(loaded).job, "") <= found
 
 
 KEYS: dict[str, list[Any]] = {
