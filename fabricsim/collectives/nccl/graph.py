@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.gpus import architecture, counted_nvlink
-from fabricsim.collectives.nccl.load import DIRECT_BEFORE, direct_ring_load, ring_load
+from fabricsim.collectives.nccl.load import DIRECT_BEFORE, direct_ring_load, ring_load, slot_rate
 
 if TYPE_CHECKING:
     from fabricsim.collectives.nccl.gpus import Architecture
@@ -149,6 +149,8 @@ def _limits(cluster: Cluster, per_host: int, hosts: int, network: float) -> _Lim
         within = each = ring_load(cluster, per_host, hosts)
     if hosts == 1:
         return _Limits(within, each, partners)
+    if cluster.join == "pcie":  # the narrowest link of the way
+        network = min(network, slot_rate(cluster.nic.pcie), slot_rate(cluster.gpu_pcie))
     return _Limits(min(within, nics * network), min(each, network), nics)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fabricsim.collectives.nccl import trees
 from fabricsim.collectives.nccl.choice import pick
 from fabricsim.collectives.nccl.graph import Graph, describe
+from fabricsim.collectives.nccl.load import slot_rate
 from fabricsim.collectives.nccl.tuning import tuning
 from fabricsim.collectives.tree import double_parents, over_hosts
 from fabricsim.files.sources import sources
@@ -48,6 +49,17 @@ def test_nvlink_hosts(gpu: str, gpus: int, between: tuple[int, ...], ring: Graph
     described = _dgx(gpu, gpus, *(f"cluster.nvlinks_between={links}" for links in between))
     group = describe(described, gpus, 1, network=12.5, tuning=tuning("2.18"))
     assert (group.ring, group.channels) == (ring, channels)
+
+
+def test_an_adapter_is_no_faster_than_its_slot() -> None:
+    """NCCL's search takes the narrowest link of the way, and counts 48 GB/s for 16 lanes of the fifth generation."""
+    shape = {"include": "dgx-h100", "hosts": 2, "gpus_per_host": 2, "nics_per_host": 2, "gpus_per_pcie_switch": 1}
+    table = {"name": "two", "cluster": {**shape, "nic_below_gpu_switch": False}, "fabric": "single-switch"}
+    host = load({**table, "transport": "rdma-400g"}).scenario.cluster
+    fast, as_its_slot = (describe(host, 4, 2, network=rate, tuning=tuning("2.10")) for rate in (100.0, 48.0))
+
+    assert slot_rate(host.nic.pcie) == 48
+    assert (fast.ring, fast.tree) == (as_its_slot.ring, as_its_slot.tree)
 
 
 def test_one_gpu_alone_has_no_link_to_limit_it() -> None:
