@@ -104,7 +104,7 @@ def request(  # noqa: PLR0913  the rest are rarely given, and by name only
 
     `pattern`: such as ``"incast"``.
     `scenario`: gives ranks, seed, and the rate that a load refers to: the payload that fits on a NIC's link, shared
-        among the ranks of the NIC.
+        among the ranks of the NIC, of which those of one host send one another nothing over it.
     `size`: a quantity such as ``"1MB"``, or a distribution of the library such as ``"hadoop"``.
     `flows`, `load`: as in `fabricsim.workload.traffic.Request`.
     Raises InputError if the pattern cannot be had so.
@@ -113,8 +113,11 @@ def request(  # noqa: PLR0913  the rest are rarely given, and by name only
     if isinstance(sizes, int) and sizes < 1:
         raise InputError(f"size {size!r} is less than a byte, and moves nothing; write it like 10MB")
     wire = flow_model(scenario.transport).costs.wire
-    rate = scenario.link_rate / wire / (scenario.cluster.gpus_per_host // scenario.nics_per_host)
-    return generate(Request(pattern, ranks or scenario.cluster.ranks, sizes, scenario.seed, rate, flows, load))
+    per_host, count = scenario.cluster.gpus_per_host, ranks or scenario.cluster.ranks
+    rate = scenario.link_rate / wire / (per_host // scenario.nics_per_host)
+    if count > per_host:  # flows between ranks of a host do not take its link
+        rate *= (count - 1) / (count - per_host)
+    return generate(Request(pattern, count, sizes, scenario.seed, rate, flows, load))
 
 
 def parse_size(text: str) -> int | FlowSizes:

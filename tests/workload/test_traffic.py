@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabricsim.errors import InputError
+from fabricsim.run import traffic as patterns
+from fabricsim.run.pipeline import load
 from fabricsim.scenario import library
 from fabricsim.scenario.traffic import FlowSizes, SizePoint, load_sizes
+from fabricsim.transports import flow_model
 from fabricsim.workload import traffic
 from fabricsim.workload.traffic import PATTERNS, Request, draw_sizes, generate, mean_size
 
@@ -91,6 +94,21 @@ def test_seeds_and_streams_differ() -> None:
     assert longer[:500].tobytes() == flows.tobytes()
     drawn = generate(request("poisson", flows=500, sizes=load_sizes("hadoop"))).flows
     assert drawn[["source", "target"]].tolist() == flows[["source", "target"]].tolist()
+
+
+@pytest.mark.parametrize("ranks", [None, 16])
+def test_poisson_loads_the_links_of_hosts_with_several_gpus(ranks: int | None) -> None:
+    """Flows within hosts take none of what their links are loaded with."""
+    shape = {"hosts": 4, "gpus_per_host": 8, "intra_host": "nvlink"}
+    scenario = load("ideal-16", {"cluster": {"include": "ideal", **shape}}).scenario
+    drawn = patterns.request("poisson", scenario, size="1MB", flows=40_000, load=0.6, ranks=ranks)
+
+    between = drawn.flows[drawn.flows["source"] // 8 != drawn.flows["target"] // 8]
+    hosts = (ranks or 32) // 8
+    seconds = int(drawn.flows["start"].max()) / 1e12
+    wire = flow_model(scenario.transport).costs.wire
+
+    assert between["bytes"].sum() * wire / seconds == pytest.approx(0.6 * hosts * scenario.link_rate, rel=0.03)
 
 
 def test_poisson_offers_its_load() -> None:
