@@ -64,6 +64,11 @@ _QUANTITY = re.compile(r"([0-9.]+) *([A-Za-zµ]{1,4})")
 _ENDS = (("_bytes_per_s", "GB/s", 1e-9), ("_bytes", "GB", 1e-9), ("_s", "s", 1.0))
 
 
+def heading(name: str) -> str:
+    """Begin what a column or legend is called with a capital; keys are called as they are written."""
+    return name if "." in name else name[:1].upper() + name[1:]
+
+
 def axis_name(key: str) -> AxisName:
     """Name a column of an index: a result, or a key of a scenario."""
     if key in _COLUMNS:

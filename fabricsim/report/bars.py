@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.report import style
+from fabricsim.report.axis_names import heading
 from fabricsim.report.compared import compared
 from fabricsim.report.labels import tell_apart
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, rank_time, simulated_ranks
@@ -90,7 +91,7 @@ def comparison(results: Sequence[RunRecord], labels: tuple[str, Sequence[str]] |
     axes.set_yticks(range(len(rows)), filled)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
-    axes.set_ylabel(by[:1].upper() + by[1:])
+    axes.set_ylabel(heading(by))
     if len({result.name for result in results}) == 1:
         axes.set_title(results[0].name, wrap=True)
     return figure

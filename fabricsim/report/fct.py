@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabricsim.report import style
+from fabricsim.report.axis_names import heading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ def compared_traffic(results: Sequence[TrafficRecord], labels: tuple[str, Sequen
     for label, result, (colour, dash) in zip(labels[1], results, looks, strict=False):
         share_steps(axes, result.completion / scale, label=label, color=colour, linestyle=dash)
     share_axis(axes)
-    style.legend(figure, title=labels[0][:1].upper() + labels[0][1:])
+    style.legend(figure, title=heading(labels[0]))
     axes.set_title(results[0].matrix.name, wrap=True)
     return figure
 

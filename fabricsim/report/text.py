@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.errors import ResultError
+from fabricsim.report.axis_names import heading
 from fabricsim.report.capture_text import capture_text
 from fabricsim.report.causes_text import cause_text, causes_text, first_beside_compute, resources_text
 from fabricsim.report.pairs_text import pairs_text
@@ -108,7 +109,7 @@ def comparison_table(
     rates = _rate_columns(summaries)
     least = ["HFU", "TFLOP/s\nper GPU", "Tokens/s", "Host", "Bubble", "Speed-\nup", "Compute", "Exposed\ncomm."]
     least += ["First cause", "MFU"]
-    table = FittedTable(escape(by[:1].upper() + by[1:]), [*numbers, *rates], words=["First cause"], least=least, gap=0)
+    table = FittedTable(escape(heading(by)), [*numbers, *rates], words=["First cause"], least=least, gap=0)
     for row, (label, summary) in enumerate(zip(names, summaries, strict=True)):
         first = summary["causes"][0]
         table.add(

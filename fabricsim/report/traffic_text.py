@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.text import Text
 
+from fabricsim.report.axis_names import heading
 from fabricsim.report.causes_text import resources_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
@@ -48,7 +49,7 @@ def comparison_text(summaries: Sequence[TrafficSummary], labels: tuple[str, Sequ
     `labels`: what they differ in, and what each is called.
     """
     table = FittedTable(
-        escape(labels[0][:1].upper() + labels[0][1:]),
+        escape(heading(labels[0])),
         ["Makespan", "mean", "p50", "p99", "Slowdown\np99"],
         words=["Most used"],
         least=["p50", "mean"],

@@ -8,6 +8,7 @@ import numpy as np
 
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
+from fabricsim.report.axis_names import heading
 from fabricsim.report.causes_text import cause_name
 from fabricsim.report.compared import compared
 from fabricsim.report.difference_text import signed
@@ -64,7 +65,7 @@ def _side_by_side(files: Sequence[str], runs: Sequence[RunRecord]) -> Iterator[H
         by, names = "file", list(files)
     groups = compared(runs, names)
     shares = ["Compute", "Exposed comm.", "Host", "Bubble"]
-    heads = [by.capitalize(), "Iteration", "Speed-up", *shares, "MFU", "First cause"]
+    heads = [heading(by), "Iteration", "Speed-up", *shares, "MFU", "First cause"]
     parts = [table("Runs side by side", heads, [_compared_row(row) for group in groups for row in group])]
     parts += [_differing(group[0], row) for group in groups for row in group[1:]]
     yield section("compared", f"Compared by {by}", *parts)
