@@ -63,7 +63,7 @@ def calibrate_iteration(  # noqa: PLR0913  by name only
 def _table(found: Calibrated) -> Table:
     from fabricsim.report.tables import FittedTable  # noqa: PLC0415  slow to import
 
-    table = FittedTable("GPU speed", ["Iteration", "Error", "Compute", "Exposed communication", "Host", "Bubble"])
+    table = FittedTable("GPU speed", ["Iteration", "Error", "Compute", "Exposed\ncomm.", "Host", "Bubble"])
     for speed, summary in ((1.0, found.before), (found.speed, found.after)):
         took, parts = summary["iteration_time_s"], summary["breakdown_s"]
         shown = (parts["compute"], summary["exposed_communication_s"], parts["host"], parts["bubble"])

@@ -219,7 +219,8 @@ def _uncertainty(found: UncertaintySummary) -> Group:
         )
         told = f"{', '.join(jobs)}, each job from its own start"
     title = Text(f"{human_percent(found['inside'], 0)} of {found['runs']} runs with drawn parameters take {told}")
-    table = FittedTable("What to measure first", ["Certainty", "Spread", "Larger", "Smaller", "Share"], words=["Value"])
+    columns = ["Certainty", "Spread", "Larger", "Smaller", "Share"]
+    table = FittedTable("What to measure first", columns, words=["Value"], least=["Value", "Spread"], gap=0)
     for row in found["influences"][:_PARAMETERS]:
         spread, share = (human_percent(row[key], 0) for key in ("spread", "share"))
         changes = (human_percent(row[key], signed=True) for key in ("change", "change_smaller"))
