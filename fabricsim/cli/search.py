@@ -168,6 +168,9 @@ def _budget(prices: str | None, cost: float | None, power: float | None) -> Budg
 
     if prices is None and (cost is not None or power is not None):
         raise InputError("--most-cost and --most-power need prices: add --prices list-400g, or a file")
+    for option, value in (("--most-cost", cost), ("--most-power", power)):
+        if value is not None and not value > 0:
+            raise InputError(f"{option} {value:g}: nothing costs or takes as little; give more than 0, or leave it out")
     most = (float("inf") if value is None else value for value in (cost, power))
     return None if prices is None else Budget(prices, *most)
 

@@ -428,6 +428,13 @@ def test_unknown_study_and_kind(fabricsim: Fabricsim) -> None:
     assert "there are algorithms, clusters, " in refused(fabricsim, "list", "nothing")
 
 
+@pytest.mark.parametrize("option", ["--most-cost", "--most-power"])
+def test_a_search_needs_prices_and_a_budget_above_nothing(fabricsim: Fabricsim, option: str) -> None:
+    assert refused(fabricsim, "search", "gpt2-medium-dp", option, "5").endswith("add --prices list-400g, or a file")
+    priced = refused(fabricsim, "search", "gpt2-medium-dp", "--prices", "list-400g", option, "-5")
+    assert priced == f"{option} -5: nothing costs or takes as little; give more than 0, or leave it out"
+
+
 @pytest.mark.parametrize(
     "command", [["traffic", "ring"], ["topology", "ideal-16"], ["compare", "gpt2-medium-dp", "--transport", "tcp-10g"]]
 )
