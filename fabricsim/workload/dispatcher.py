@@ -90,11 +90,6 @@ def sent_tokens(job: Job, own: int) -> float:
     return sent if routing_of(job) is None else min(sent, own * job.parallelism.expert)
 
 
-def weight_bytes(job: Job, sent: float) -> int:
-    """Count bytes of weights that go with copies of tokens, if all experts are on one host."""
-    return math.ceil(sent * experts_of(job.model).count) * FP32 if job.hybridep_processors else 0
-
-
 def routes(tape: Tape, job: Job) -> list[Exchange]:
     """Make what tells ranks which tokens they receive."""
     own, ranks = tape.own(tape.tokens(job.sequence)), job.parallelism.expert
@@ -122,12 +117,8 @@ def from_experts(tape: Tape, job: Job) -> tuple[Exchange, Exchange]:
 
 
 def _exchange(tape: Tape, job: Job, *, weighted: bool = False, pulled: bool = False) -> Exchange:
-    sent = sent_tokens(job, tape.own(tape.tokens(job.sequence)))
-    return Exchange(
-        "all_to_all",
-        "expert",
-        math.ceil(sent * routed_width(job.model)) * tape.width,
-        routing=routing_of(job),
-        weights=weight_bytes(job, sent) if weighted else 0,
-        least=round(sent * READ / job.hybridep_processors) if pulled and job.hybridep_processors else 0,
-    )
+    sent, processors = sent_tokens(job, tape.own(tape.tokens(job.sequence))), job.hybridep_processors
+    size = math.ceil(sent * routed_width(job.model)) * tape.width
+    weights = math.ceil(sent * experts_of(job.model).count) * FP32 if processors and weighted else 0
+    least = round(sent * READ / processors) if processors and pulled else 0
+    return Exchange("all_to_all", "expert", size, routing=routing_of(job), weights=weights, least=least)

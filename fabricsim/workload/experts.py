@@ -56,16 +56,17 @@ def expert_layer(tape: Tape, job: Job, attention: Callable[[], None]) -> None:
     Forward and backward passes of two micro-batches take turns then (``overlap_moe_expert_parallel_comm`` of
     Megatron-LM); what runs beside an all-to-all is taken to be a half of the same layer.
     """
+    if not job.expert_overlap or job.parallelism.expert == 1:
+        attention()
+        experts(tape, job, job.sequence)
+        return
     nodes = [] if job.launch == "graph" else [_nodes(job)]
     first = [*routes(tape, job), *to_experts(tape, job)]
     for part, exchanges in ((attention, from_experts(tape, job)), (partial(experts, tape, job, job.sequence), first)):
-        if job.expert_overlap and job.parallelism.expert > 1:
-            *beside, back = (replace(each, asynchronous=True) for each in exchanges)
-            tape.step([*nodes, *beside], [Wait("expert")])
-            part()
-            tape.step([Wait("expert")], [*nodes, back])
-        else:
-            part()
+        *beside, back = (replace(each, asynchronous=True) for each in exchanges)
+        tape.step([*nodes, *beside], [Wait("expert")])
+        part()
+        tape.step([Wait("expert")], [*nodes, back])
 
 
 def _nodes(job: Job) -> Operation:

@@ -158,7 +158,7 @@ class RankOps:
         """
         if not item.least or self.placement.expert_hosts > 1:
             return 0
-        return max(0, round(item.least - min(self._least(item) * PS_PER_S, item.least)))
+        return round(item.least - min(self._least(item) * PS_PER_S, item.least))
 
     def join(self, call: Call, timer: str, *, after: Iterable[int] = ()) -> int:
         """Take part in the next call of a group, and wait for it; returns the op."""
