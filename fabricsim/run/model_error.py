@@ -22,7 +22,7 @@ MODEL_ERRORS = {
     "dgxc": 0.052,
     "mlperf": 0.064,
     "megatron-bridge": 0.119,
-    "dlperf": 0.136,
+    "dlperf": 0.111,
     "simumax": 0.125,
     "jax": 0.176,
     "efa-experts": 0.734,

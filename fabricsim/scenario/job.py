@@ -202,7 +202,8 @@ class Job(Spec):
     With ``pipeline_overlap`` messages of the interleaved schedule go beside passes that they are not for.
     With ``flatten_gradients`` gradients are copied into one buffer for their reduction, and back. With
     ``clip_gradients`` the norm of the gradients is above its limit, so that all are scaled. Each pass of the
-    ``optimizer`` is one kernel for all tensors (``"fused"``, as APEX has it), one for each (``"tensors"``), or each
+    ``optimizer`` is one kernel for all tensors (``"fused"``, as APEX has it), one for each (``"tensors"``, or
+    ``"operators"`` with a norm and a decay of weights as in PaddlePaddle 1.8), or each
     operation of it is one for each tensor (``"separate"``); with ``"distributed"`` one for all, but for copies of
     parameters and their quantisation, behind the norm that the host waits for. ``batch_time`` is what
     the host takes to fetch a micro-batch and hand it to the tensor-parallel ranks, while the GPU waits, before each
@@ -257,7 +258,7 @@ class Job(Spec):
     pipeline_overlap: bool = False
     flatten_gradients: bool = False
     clip_gradients: bool = False
-    optimizer: Literal["fused", "tensors", "separate", "distributed"] = "fused"
+    optimizer: Literal["fused", "tensors", "operators", "separate", "distributed"] = "fused"
     launch: Literal["eager", "transformer-engine", "graph"] = "eager"
     kernel_launch: Duration = Field(default_factory=lambda checked: KERNEL_LAUNCH[checked["launch"]])
     batch_time: Duration = 0

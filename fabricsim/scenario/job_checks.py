@@ -439,7 +439,7 @@ def _separate(job: Job) -> Iterator[Mistake]:
     elif not job.dropout and job.elementwise != "fused":
         problem = f'"{job.elementwise}" kernels have dropout in any case'
         yield Mistake("job.dropout", problem, 'take it out, or set job.elementwise to "fused"')
-    if job.optimizer in {"tensors", "separate"} and job.parallelism.zero:
+    if job.optimizer in {"tensors", "operators", "separate"} and job.parallelism.zero:
         problem = f'"{job.optimizer}" goes tensor by tensor, but with zero a rank has a share of all'
         yield Mistake("job.optimizer", problem, 'set it to "fused"')
     if job.optimizer == "distributed" and job.parallelism.fully_sharded:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim import measured
 from fabricsim.run.gpu_speed import gpu_speed
+from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
+from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +30,14 @@ _ALL_AT_ONCE = ("job.overlap=none", "job.flatten_gradients=true")
 model garden), NVIDIA's PyTorch has buckets of 250 million elements (``run_pretraining.py``, APEX)."""
 
 
+PADDLE_LAUNCH = 31.6
+"""The interval at which a process of PaddlePaddle issues operators, us.
+
+Calibrated on the fine-tuning of BERT-base on eight V100 in PaddlePaddle/benchmark@03d036f, README.md, with 1.5.0:
+0.322 s an iteration with a process for each GPU, 0.552 s with one for all (``tests/studies/test_dlperf.py``).
+"""
+
+
 class _Framework(NamedTuple):
     """What the scripts of a framework say of a run.
 
@@ -35,6 +45,8 @@ class _Framework(NamedTuple):
     `reduced`: when gradients are reduced.
     `whole`: whether weights of 32 bits are cast in the graph, so that gradients are cast back before they are reduced.
     `clips`: whether gradients are scaled by the norm of all.
+    `launch`: the host's interval between kernels, us.
+    `one_process`: whether one process drives all GPUs of a host, so that it issues the kernels of each in turn.
     """
 
     elementwise: str = "operators"
@@ -42,16 +54,20 @@ class _Framework(NamedTuple):
     reduced: tuple[str, ...] = ("job.overlap=ddp",)
     whole: bool = False
     clips: bool = True
+    launch: float = KERNEL_LAUNCH["graph"] / PS_PER_US
+    one_process: bool = False
 
 
 _FRAMEWORKS = {
     "MindSpore": _Framework(reduced=("job.overlap=none",), whole=True),
     "MxNet": _Framework(clips=False),
-    "NVIDIA PyTorch": _Framework(optimizer="fused", reduced=_ALL_AT_ONCE, clips=False),
+    "NVIDIA PyTorch": _Framework(
+        optimizer="fused", reduced=_ALL_AT_ONCE, clips=False, launch=KERNEL_LAUNCH["eager"] / PS_PER_US
+    ),
     "NVIDIA TensorFlow": _Framework("separate", "separate"),
     "OneFlow": _Framework(whole=True),
-    "PaddlePaddle": _Framework("mixed-operators"),
-    "TensorFlow": _Framework("separate", reduced=_ALL_AT_ONCE, whole=True),
+    "PaddlePaddle": _Framework("mixed-operators", "operators", launch=PADDLE_LAUNCH, one_process=True),
+    "TensorFlow": _Framework("separate", reduced=_ALL_AT_ONCE, whole=True, one_process=True),
 }
 
 
@@ -134,7 +150,7 @@ def _described(record: np.void) -> PublishedRun:
         f"job.micro_batch={batch}",
         f"job.global_batch={batch * gpus}",
         f"job.precision={record['precision']}",
-        f"job.launch={'eager' if 'PyTorch' in framework else 'graph'}",
+        f"job.kernel_launch={said.launch * (min(gpus, _PER_HOST) if said.one_process else 1):g}us",
         f"job.elementwise={'fused' if compiled else said.elementwise}",
         f"job.optimizer={'tensors' if compiled else said.optimizer}",
         f"job.clip_gradients={str(said.clips).lower()}",

@@ -40,6 +40,17 @@ _CHAIN = {
 NVIDIA's script after it: each operation a kernel, and variables assigned from what was worked out beside them."""
 
 
+_DECAY = {
+    "times decay": (1, 1),
+    "times learning rate": (1, 1),
+    "parameter less decay": (2, 1),
+    "assign parameter": (1, 1),
+}
+"""Reads and writes of the decay of weights beside Adam, each an operator, as PaddleNLP has it (``optimization.py`` of
+PaddlePaddle/models@05d1e77, pretrain_language_models/BERT), with a copy of each parameter from before Adam. Norms of
+layers and biases do not decay."""
+
+
 _DISTRIBUTED = {"copy parameters": 1, "quantise own parameters": 2}
 """Kernels of a pass of Megatron-LM's distributed optimizer for each tensor that a rank has a part of.
 
@@ -75,7 +86,8 @@ def optimizer_operations(
     Adam reads gradient, parameter and two moments and writes three of them ``28``, operation by operation ``156``;
     write the working copy ``4 + w`` (not in fp32); with narrower products turn it, and transpose it, once, but with
     ZeRO 3 (`parameters_for_products`); shared out, each rank does so with all that it holds, once they are
-    gathered, or turns its own and transposes all (``job.narrow_gathers``).
+    gathered, or turns its own and transposes all (``job.narrow_gathers``). By operators, the squares of the norm are
+    ``8`` besides, gradients are not averaged (the loss is), and decay is by operators of its own (`_DECAY`).
 
     `tensors`: elements of each parameter tensor, or of all together.
     `job`: says with ``optimizer`` whether a pass is one kernel for all tensors or one for each. That of
@@ -87,22 +99,37 @@ def optimizer_operations(
     grad, width = gradient_bytes(job), PRECISION_BYTES[job.precision]
     replicas = job.parallelism.data * job.parallelism.context
     adam = _CHAIN if job.optimizer == "separate" else {"Adam": (4, 3)}
+    operators = job.optimizer == "operators"
     rows = [
         ("zero gradients", grad, job.optimizer in {"fused", "distributed"}),
-        ("average gradients", 2 * grad, replicas > 1 and not job.flatten_gradients),
+        ("average gradients", 2 * grad, replicas > 1 and not (job.flatten_gradients or operators)),
         ("copy gradients to fp32", grad + FP32, grad != FP32),
         ("unscale", 2 * FP32, job.precision == "fp16"),
+        ("square of gradient", 2 * FP32, operators),
         ("gradient norm", FP32, True),
         ("clip", 2 * FP32, job.clip_gradients),
+        ("copy of parameter", 2 * FP32, operators),
         *((name, FP32 * sum(moves), True) for name, moves in adam.items()),
         ("copy parameters", FP32 + width, width != FP32),
         ("quantise own parameters", width + 1, job.narrow_gathers),
     ]
-    kernels = tensors if job.optimizer in {"tensors", "separate"} else [sum(tensors)]
+    kernels = tensors if job.optimizer in {"tensors", "separate", "operators"} else [sum(tensors)]
     listed = [Operation(name, 0, size * elements) for name, size, done in rows if done for elements in kernels]
+    if operators:
+        listed += [
+            Operation(name, 0, FP32 * sum(moves) * elements)
+            for elements in tensors
+            if elements > _widest(job)
+            for name, moves in _DECAY.items()
+        ]
     if job.optimizer == "distributed":
         return *_distributed(listed, job, parts), *_gathered(held or sum(tensors), job)
     return *listed, *(each for elements in ([held] if held else kernels) for each in _gathered(elements, job))
+
+
+def _widest(job: Job) -> int:
+    """Elements of the widest bias of a layer; what has more is a matrix."""
+    return max(job.model.feed_forward or 0, 4 * job.model.hidden)
 
 
 def _gathered(elements: int, job: Job) -> list[Operation]:

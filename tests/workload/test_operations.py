@@ -171,6 +171,16 @@ def test_adam_by_operations_reads_and_writes_as_its_formula_does() -> None:
     assert [op.traffic for op in many[-len(reads) :]] == [4000 * (each + 1) for each in reads]
 
 
+def test_operators_take_norm_and_decay_apart_and_spare_vectors_the_decay() -> None:
+    vector, matrix = 1000, 10**6
+    job = {how: make_job(optimizer=how, precision="fp32") for how in ("tensors", "operators")}
+    one, many = (optimizer_operations([vector, matrix], job[how]) for how in ("tensors", "operators"))
+
+    # In 4 bytes: a gradient squared to memory; a parameter copied; that times decay, times rate, subtracted, assigned.
+    assert traffic(many) - traffic(one) == 4 * ((2 + 2) * (vector + matrix) + (2 + 2 + 3 + 2) * matrix)
+    assert len(many) - len(one) == 2 * 2 + 4
+
+
 def test_clipping_reads_and_writes_each_gradient_once_more() -> None:
     job = make_job(clip_gradients=True)
 
