@@ -66,6 +66,14 @@ PLANTS = {
         (*FOUR, "transport=roce-100g", leaves(2, "100Gbps", ',failures=[{switch="spine0",from="25ms"}]')),
         "failed link leaf", "->spine0, data all_reduce",
     ),
+    "only way that is down from the start": Planted(
+        (*FOUR, leaves(1, "100Gbps", ',reconvergence="1ms",failures=[{link="leaf0-spine0",until="300ms"}]')),
+        "failed link leaf0->spine0, data all_reduce",
+    ),
+    "only way that routing knows to be down": Planted(
+        (*FOUR, leaves(1, "100Gbps", ',reconvergence="0s",failures=[{switch="spine0",from="20ms",until="90ms"}]')),
+        "failed link leaf0->spine0, data all_reduce",
+    ),
     "cable that gets slow": Planted(
         (*FOUR, 'fabric.failures=[{link="host0-switch0",rate="10Gbps"}]'), "wire ", "host0"
     ),
@@ -163,12 +171,17 @@ PLANTS = {
 }  # fmt: skip
 
 
-def first_cause(result: RunRecord) -> str:
-    """What the terminal prints of the first cause: its name, and its row of the table."""
+def printed(result: RunRecord) -> list[str]:
+    """Lines that the terminal shows."""
     console = Console(width=400, no_color=True, highlight=False)
     with console.capture() as capture:
         console.print(summary_text(summarise(result)))
-    lines = capture.get().splitlines()
+    return capture.get().splitlines()
+
+
+def first_cause(result: RunRecord) -> str:
+    """What the terminal prints of the first cause: its name, and its row of the table."""
+    lines = printed(result)
     said = next(line for line in lines if line.startswith("First cause: ")).removeprefix("First cause: ")
     name = said.rsplit(", ", 1)[0]
     return name + next(line for line in lines if line.startswith(name)).removeprefix(name)
@@ -180,6 +193,17 @@ def test_the_first_cause_names_what_was_planted(planted: Planted) -> None:
     said = first_cause(simulate(load("gpt2-medium-dp", planted.settings)))
     assert said.startswith(planted.first)
     assert planted.says in said
+
+
+def test_a_long_call_that_hardly_loads_a_link_hides_no_short_one_that_fills_it() -> None:
+    fabric = 'fabric={topology="leaf-spine",hosts_per_leaf=4,spines=1,uplink_rate="60Gbps"}'
+    slow = 'fabric.cables={host0-leaf0={rate="5Gbps"},host4-leaf1={rate="5Gbps"}}'
+    light = 'light={ranks="0,4",parallelism={data=2},global_batch=2}'
+    heavy = 'heavy={ranks="1-3,5-7",parallelism={data=6},global_batch=12}'
+    job = "cluster.hosts=8", "job.micro_batch=1", "job.global_batch=8", f"jobs={{{light},{heavy}}}"
+    result = simulate(load("gpt2-medium-dp", (MODEL, *job, "collectives=ideal", fabric, slow)))
+
+    assert any("wire leaf0->spine0, heavy data all_reduce (shared with light)" in line for line in printed(result))
 
 
 def replayed(settings: tuple[str, ...], program: Program) -> RunRecord:

@@ -280,13 +280,26 @@ class Failures:
             return
         self.withdrawn = withdrawn
         self.platform.withdraw(withdrawn)
-        self._close(down, now)
         self._world.reroute(self._wiring.reroute(withdrawn))
+        self._pass_over(withdrawn & self._open.keys(), now)
+
+    def _pass_over(self, wires: Iterable[int], now: int) -> None:
+        """End the outages of wires that routing avoids, but for routes that have no other way."""
+        stuck = self._wiring.routes_over(wires)
+        for wire, crossed in stuck.items():
+            for number, place in enumerate(self._open[wire]):
+                outage = self.outages[place]
+                if outage.routes - crossed:
+                    self.outages[place] = outage._replace(end=now, routes=outage.routes - crossed)
+                    self._open[wire][number] = len(self.outages)
+                    self.outages.append(outage._replace(routes=outage.routes & crossed))
 
     def _close(self, wires: Iterable[int], now: int) -> None:
-        for wire in wires:
+        """End the outages of wires that are up again; routes that were made meanwhile waited for them, too."""
+        for wire, crossed in self._wiring.routes_over(wires).items():
             for place in self._open.pop(wire, ()):
-                self.outages[place] = self.outages[place]._replace(end=now)
+                outage = self.outages[place]
+                self.outages[place] = outage._replace(end=now, routes=outage.routes | crossed)
 
     def notes(self, end: int) -> list[str]:
         """Say what a run until `end`, ps, waited for after failures, what it leaves out, and which begin later."""
@@ -306,7 +319,8 @@ class Failures:
         hit = [each for each in self.outages if each.routes and each.end > each.begin]
         if not hit:
             return ""
-        names = list(dict.fromkeys(self.platform.wires.names[each.wire] for each in hit))
+        stuck = [each for each in hit if each.end - each.begin > (self.reconvergence if each.begin else 0)]
+        names = list(dict.fromkeys(self.platform.wires.names[each.wire] for each in stuck or hit))
         timer = self._world.timer
         again = f"{_time(timer.first)} (transport.packet.minimum_timeout"
         again += (
@@ -314,6 +328,8 @@ class Failures:
         )
         said = f"{some_of(names, _MOST_NAMED)} failed: "
         lost = f"what was lost at the end of a message is sent again after a retransmission timeout, {again}"
+        if stuck:
+            return f"{said}there is no other way, so that messages wait until it is up; {lost}"
         known = f"after {_time(self.reconvergence)} (fabric.reconvergence)"
         if max(each.end - each.begin for each in hit) < self.reconvergence:
             return f"{said}{lost}; routing would have known {known}, when all was over"

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabricsim.engine.carried import carried
+from fabricsim.engine.uses import Beside, Calls, Use, apart, candidates, crossing, use_of
 from fabricsim.records.program import NONE
 from fabricsim.results.result import Limits, Rest
-from fabricsim.units import PS_PER_S, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from fabricsim.engine.completions import Replay
     from fabricsim.engine.fabric import Fabric
-    from fabricsim.results.slowed import RateLeft
     from fabricsim.workload.program import Program
 
     Demands = dict[int, dict[int, float]]
@@ -26,31 +25,12 @@ if TYPE_CHECKING:
 
 _PAUSED = 0.1
 """Share of the calls' time: if no wire of theirs was paused for more, PAUSE frames have not held them."""
+_MORE = 0.1
+"""Share of a call's time by which it has to use a resource more than that of its communicator, to be limited by it."""
+_EQUAL = 1e-9
+"""Relative; uses that differ by less are equal but for rounding."""
 _HELD = 0.5
 """Share of the time in which no resource limits a call: if failures explain less of it, they are not its cause."""
-
-
-class _Calls(NamedTuple):
-    """Calls of a run: communicator, bytes, start and end (ps) of each, shape ``(n_calls,)``."""
-
-    communicator: NDArray[np.int64]
-    bytes: NDArray[np.float64]
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-
-    def by_communicator(self, communicators: Iterable[int]) -> dict[int, NDArray[np.int64]]:
-        """Give the calls of each of some communicators, in program order."""
-        order = np.argsort(self.communicator, kind="stable")
-        inside = self.communicator[order]
-        return {
-            each: order[np.searchsorted(inside, each) : np.searchsorted(inside, each, "right")]
-            for each in communicators
-        }
-
-    def crossing(self, communicators: Iterable[int]) -> NDArray[np.int64]:
-        """Give the calls of some communicators that took time, in program order."""
-        some = np.isin(self.communicator, np.fromiter(communicators, np.int64))
-        return np.flatnonzero(some & (self.end > self.start))
 
 
 def limits(
@@ -59,48 +39,82 @@ def limits(
     """Find what held each call of a replayed program.
 
     What a call puts on a resource is known (`Wiring.load`), and is taken to come evenly while the call runs. The
-    resource that limits a communicator is the one that its calls, and all others that cross it then, use most. A wire
-    that failures slowed down may limit some calls of a communicator, and others not.
+    resource that limits a communicator is the one that is used most while its calls run, by these and all others. A
+    single call is limited by another that is used more by a tenth meanwhile, or more at all if failures slow it down.
 
     `sent`: when other traffic sent over each resource; what it carried of that is taken to have come evenly meanwhile.
     """
     kinds = program.calls.kinds
     communicators = fabric.communicators(kinds)
     of = program.calls.kind
-    calls = _Calls(
+    calls = Calls(
         np.array(communicators, np.int64)[of],
         np.array([kind.size for kind in kinds], np.float64)[of],
         replay.calls["started"].astype(np.int64),
         replay.calls["ended"].astype(np.int64),
     )
     demands = {index: fabric.wiring.load(index) for index in dict.fromkeys(communicators)}
-    limit, used = np.full(len(of), NONE, np.int64), np.zeros(len(of))
-    rest = np.full(len(of), Rest.LATENCY, np.int64)
     beside = _loads_beside(fabric, calls, demands, sent) if sent else {}
     capacities, left = fabric.platform.resources.capacities, fabric.failures.rates_left(replay.end)
-    narrowest = _narrowest(calls, demands, capacities, beside)
-    others = np.zeros(len(of))
-    own = calls.by_communicator(demands)
-    for communicator in narrowest:
-        rest[own[communicator]] = _rest(fabric, communicator, demands[communicator], calls)
-    for resource in sorted({*narrowest.values(), *(left.keys() & set().union(*demands.values()))}):
-        share = _shares(calls, demands, resource, capacities[resource], left.get(resource))
-        other = beside[resource].share(calls, capacities[resource]) if resource in beside else None
-        share = share if other is None else share + other
-        for communicator, found in narrowest.items():
-            if resource == found or (resource in left and demands[communicator].get(resource, 0) > 0):
-                some = own[communicator]
-                more = some[(limit[some] == NONE) | (share[some] > used[some])]
-                limit[more], used[more] = resource, share[more]
-                others[more] = 0.0 if other is None else other[more]
+    crossed, found = crossing(demands), _Found(calls)
+    for resource in candidates(crossed, capacities, {*beside, *left}):
+        some = crossed[resource]
+        use = use_of(calls, some, capacities[resource], left.get(resource), beside.get(resource))
+        found.weigh(resource, some, use, _MORE if resource in left else 0.0)
+    limit, used, others = found.limits()
     used = np.minimum(used, 1)
+    rest = np.full(len(of), Rest.LATENCY, np.int64)
+    for communicator, own in calls.of.items():
+        rest[own] = _rest(fabric, communicator, demands[communicator], calls)
     failed, held = _failed(fabric, calls, demands)
-    failed[held < _HELD * (1 - used) * (calls.end - calls.start)] = NONE
+    failed[held < _HELD * (1 - used) * calls.took] = NONE
     rest[failed != NONE] = Rest.FAILURE
     return Limits(_numbered(fabric, limit), used, rest, failed, np.minimum(others, used))
 
 
-def _failed(fabric: Fabric, calls: _Calls, demands: Demands) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+class _Found:
+    """Of each call, the resource that its communicator uses most, and the one that it uses most itself."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._took = took = calls.took
+        self._mean: dict[int, float] = {}  # use by each communicator of what it uses most
+        self._limit = np.full((2, len(took)), NONE, np.int64)
+        self._used, self._others = np.zeros((2, len(took))), np.zeros((2, len(took)))
+        self._weight = np.zeros(len(took))
+        self._during = np.zeros((2, len(took)))  # use of a resource, and of that by others
+
+    def weigh(self, resource: int, communicators: Iterable[int], use: Use, ahead: float) -> None:
+        """Take a resource for what it is used most by; of equal ones the first stays.
+
+        `ahead`: how much more than it is it counts during a single call.
+        """
+        self._during[:, use.calls] = use.share, use.others
+        for communicator in communicators:
+            own = self._calls.of[communicator]
+            time = float(self._took[own].sum())
+            mean = float(self._during[0, own] @ self._took[own]) / time if time else 0.0
+            if communicator not in self._mean or mean > self._mean[communicator] * (1 + _EQUAL):
+                self._mean[communicator] = mean
+                self._put(0, own, resource)
+            weight = np.minimum(self._during[0, own], 1 + ahead) + ahead
+            better = weight > self._weight[own]
+            more = own[better]
+            self._weight[more] = weight[better]
+            self._put(1, more, resource)
+
+    def _put(self, row: int, calls: NDArray[np.int64], resource: int) -> None:
+        self._limit[row, calls] = resource
+        self._used[row, calls], self._others[row, calls] = self._during[:, calls]
+
+    def limits(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Give the resource that limits each call, its use, and of that by others."""
+        single = (self._weight > np.minimum(self._used[0], 1) + _MORE).astype(np.int64)
+        place = np.arange(len(single))
+        return self._limit[single, place], self._used[single, place], self._others[single, place]
+
+
+def _failed(fabric: Fabric, calls: Calls, demands: Demands) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Give for each call the wire that failed while it ran, the first one, and how long failures may have held it up.
 
     That is while the wire was down, as long again since timeouts double, and one timeout more. NONE and 0 if none did.
@@ -117,109 +131,21 @@ def _failed(fabric: Fabric, calls: _Calls, demands: Demands) -> tuple[NDArray[np
     return failed, held
 
 
-class _Beside(NamedTuple):
-    """Load of a resource that no call accounts for.
-
-    `rate`: units/s while it came.
-    `times`: when that begins and ends, by turns, ps; shape ``(2 n,)``.
-    `came`: time up to each of them in which it came, ps.
-    """
-
-    rate: float
-    times: NDArray[np.int64]
-    came: NDArray[np.float64]
-
-    def meanwhile(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Time in which it came from `begin` to `end`, ps."""
-        return np.asarray(np.interp(end, self.times, self.came) - np.interp(begin, self.times, self.came), np.float64)
-
-    def share(self, calls: _Calls, capacity: float) -> NDArray[np.float64]:
-        """Mean use of the resource by it during each call."""
-        took = np.maximum(calls.end - calls.start, 1)
-        return np.asarray(self.rate / capacity * self.meanwhile(calls.start, calls.end) / took, np.float64)
-
-
-def _beside(load: float, intervals: list[Interval]) -> _Beside:
-    """Take a load to have come evenly over all of some intervals."""
-    begin, end = _apart(np.array(intervals, np.int64))
-    came = np.cumsum(end - begin, dtype=np.float64)
-    times = np.stack([begin, end], axis=1).ravel()
-    return _Beside(load / seconds(int(came[-1])), times, np.stack([came - (end - begin), came], axis=1).ravel())
-
-
 def _loads_beside(
-    fabric: Fabric, calls: _Calls, demands: Demands, sent: Mapping[int, list[Interval]]
-) -> dict[int, _Beside]:
+    fabric: Fabric, calls: Calls, demands: Demands, sent: Mapping[int, list[Interval]]
+) -> dict[int, Beside]:
     """Give the load of each resource that no call accounts for."""
     load = carried(fabric.parts, int(fabric.world.world["now"][0]))[0]
     own = np.bincount(calls.communicator, calls.bytes, minlength=max(demands, default=0) + 1)
     for communicator, demand in demands.items():
         for resource, units in demand.items():
             load[resource] -= units * own[communicator]
-    return {each: _beside(float(load[each]), sent[each]) for each in np.flatnonzero(load > 1).tolist() if each in sent}
-
-
-def _narrowest(
-    calls: _Calls, demands: Demands, capacities: Sequence[float], beside: Mapping[int, _Beside]
-) -> dict[int, int]:
-    """Give each communicator the resource whose load over what it can carry while calls cross it is largest."""
-    crossing: dict[int, list[int]] = {}
-    for communicator, demand in demands.items():
-        for resource, units in demand.items():
-            if units > 0:
-                crossing.setdefault(resource, []).append(communicator)
-    sent = np.bincount(calls.communicator, calls.bytes, minlength=max(demands, default=0) + 1)
-    # resources are crossed by few different sets of communicators
-    busy = {some: _running(calls, some) for some in {tuple(some) for some in crossing.values()}}
-    use = {}
-    for resource, some in crossing.items():
-        load = sum(demands[index][resource] * sent[index] for index in some)
-        begin, end = busy[tuple(some)]
-        if resource in beside:
-            load += beside[resource].rate / PS_PER_S * float(beside[resource].meanwhile(begin, end).sum())
-        use[resource] = load / (capacities[resource] * max(int((end - begin).sum()), 1))
     return {
-        index: min((-use[resource], resource) for resource in demand if resource in use)[1]
-        for index, demand in demands.items()
-        if any(resource in use for resource in demand)
+        each: Beside.of(float(load[each]), sent[each]) for each in np.flatnonzero(load > 1).tolist() if each in sent
     }
 
 
-def _running(calls: _Calls, communicators: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give when some call of the communicators runs: beginnings and ends of intervals that do not overlap, ps."""
-    own = calls.crossing(communicators)
-    return _apart(np.stack([calls.start[own], calls.end[own]], axis=1))
-
-
-def _apart(intervals: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cut intervals, shape ``(n, 2)``, where earlier ones cover them; returns beginnings and ends in order."""
-    start, end = intervals[np.argsort(intervals[:, 0], kind="stable")].T
-    end = np.maximum.accumulate(end)
-    start = np.maximum(start, np.concatenate([[0], end[:-1]])) if len(end) else start
-    return start, np.maximum(start, end)
-
-
-def _shares(
-    calls: _Calls, demands: Demands, resource: int, capacity: float, left: RateLeft | None
-) -> NDArray[np.float64]:
-    """Mean use of a resource during each call, shape ``(n_calls,)``; above 1 by what comes at another time.
-
-    `capacity`: as built; `left`: what failures left of it, None if all.
-    """
-    own = calls.crossing(index for index, demand in demands.items() if demand.get(resource, 0) > 0)
-    units = np.array([demands[index].get(resource, 0.0) for index in calls.communicator[own].tolist()])
-    rate = units * calls.bytes[own] / (calls.end - calls.start)[own]
-    times, place = np.unique(np.concatenate([calls.start[own], calls.end[own]]), return_inverse=True)
-    steps = np.bincount(place, np.concatenate([rate, -rate]), minlength=len(times))
-    carried = np.concatenate([[0.0], np.cumsum(np.cumsum(steps)[:-1] * np.diff(times))])  # up to each time
-    share = np.zeros(len(calls.start))
-    begin, end = place[: len(own)], place[len(own) :]
-    took = (calls.end - calls.start)[own] if left is None else left.worth(calls.start[own], calls.end[own])
-    share[own] = np.maximum((carried[end] - carried[begin]) / (1e-12 * capacity * took), 0)
-    return share
-
-
-def _rest(fabric: Fabric, communicator: int, demand: dict[int, float], calls: _Calls) -> Rest:
+def _rest(fabric: Fabric, communicator: int, demand: Mapping[int, float], calls: Calls) -> Rest:
     """Say what calls of a communicator wait for while they do not use their narrowest resource."""
     if fabric.recorder is None:
         return Rest.LATENCY
@@ -230,7 +156,7 @@ def _rest(fabric: Fabric, communicator: int, demand: dict[int, float], calls: _C
         return Rest.TIMEOUTS
     if flows["retransmissions"].any():
         return Rest.RETRANSMISSIONS
-    begin, end = _running(calls, (communicator,))
+    begin, end = apart(np.stack([calls.start, calls.end], axis=1)[calls.of[communicator]])
     if wires["paused"].max(initial=0) > _PAUSED * (end - begin).sum():
         return Rest.PAUSES
     return Rest.MARKS if wires["marks"].any() else Rest.LATENCY
