@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabricsim.calibration.calibrate import calibrate
+from fabricsim.calibration.calibrate import Compared, calibrate
 from fabricsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.calibration.calibrate import Compared
     from fabricsim.calibration.measurements import Measurement
 
 JUDGED = 1024

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fabricsim.calibration.operators import is_known, parts
+from fabricsim.calibration.operators import What, is_known, parts
 from fabricsim.errors import TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
-from fabricsim.traces.kineto.launched import NO_SHAPES, read_launched
-from fabricsim.traces.pytorch_et.inputs import read_inputs
+from fabricsim.traces.kineto.launched import NO_SHAPES, LaunchedKernels, read_launched
+from fabricsim.traces.pytorch_et.inputs import ToldInputs, read_inputs
 from fabricsim.traces.readers import form_of
 from fabricsim.units import human_percent
 from fabricsim.workload.roofline import roofline_time
@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.calibration.operators import What
     from fabricsim.scenario.cluster import Gpu
-    from fabricsim.traces.kineto.launched import LaunchedKernels
-    from fabricsim.traces.pytorch_et.inputs import ToldInputs
 
 _SHAPES_ALONE = "pytorch_et"  # form of traces that say shapes and no times
 _UNEVEN = 0.2  # distance of the quartiles, as a share of the median, above which a time is called uneven

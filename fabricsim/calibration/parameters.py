@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from fabricsim.collectives.nccl.plan import NcclPlan
-from fabricsim.collectives.nccl.tuning import ALGORITHMS, PROTOCOLS
+from fabricsim.collectives.nccl.tuning import ALGORITHMS, PROTOCOLS, Algorithm, Protocol
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fabricsim.collectives.nccl.tuning import Algorithm, Protocol
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.transport import NcclProtocol
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import simpy
 
-from fabricsim.calibration.parameters import way
+from fabricsim.calibration.parameters import Parameter, way
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.calibration.measurements import Measurement
-    from fabricsim.calibration.parameters import Parameter
     from fabricsim.scenario.scenario import Scenario
 
 WINDOW = 64

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.collectives import chakra_files
-from fabricsim.collectives.base import alone
+from fabricsim.collectives.base import Template, alone
 from fabricsim.collectives.builder import Builder
-from fabricsim.collectives.chakra_order import Nodes, check_reached, check_volume, in_order, matched, parts
+from fabricsim.collectives.chakra_order import EqualParts, Nodes, check_reached, check_volume, in_order, matched, parts
 from fabricsim.collectives.semantics import check_messages
 from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
@@ -29,9 +29,7 @@ from fabricsim.units import PS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fabricsim.collectives.base import Template
     from fabricsim.collectives.chakra_files import ChakraWork, RankFile
-    from fabricsim.collectives.chakra_order import EqualParts
 
 MOST_STRANDS = 256
 """Strands of a rank."""

@@ -8,24 +8,28 @@ places in the group, a send finds the receive of the same tag, and files are nam
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 from xml.parsers import expat
 
 from fabricsim.errors import TraceError
-from fabricsim.files.sources import sources
+from fabricsim.files.sources import Source, sources
 from fabricsim.records.program import CLOCK_END, NONE
-from fabricsim.traces.chakra.own import PREFIX, by_name
-from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP, WireError, decode_metadata, decode_node, messages
+from fabricsim.traces.chakra.own import PREFIX, Attributes, by_name
+from fabricsim.traces.chakra.schema import (
+    COMM_RECV,
+    COMM_SEND,
+    COMP,
+    ChakraNode,
+    Metadata,
+    WireError,
+    decode_metadata,
+    decode_node,
+    messages,
+)
 from fabricsim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.chakra.own import Attributes
-    from fabricsim.traces.chakra.schema import ChakraNode, Metadata
 
 MOST_NODES = 2**18
 """Nodes of all ranks together."""

@@ -6,15 +6,13 @@ import operator
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import SimulationError
 from fabricsim.units import RATE, parse
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LARGEST = 2**53  # bytes; float64 counts them one by one up to here
 _LAST_PORT = 2**31 - 1

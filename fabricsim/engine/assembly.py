@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.engine.failures import Failures
 from fabricsim.engine.flow.world import World
-from fabricsim.engine.packet.recorder import Watch
+from fabricsim.engine.packet.recorder import Recorder, Watch
 from fabricsim.engine.wiring import Wiring
 from fabricsim.errors import InputError
 from fabricsim.scenario import given
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.collectives.choice import Choice, Choose
-    from fabricsim.engine.packet.recorder import Recorder
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.transports.base import FlowModel

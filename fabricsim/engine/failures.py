@@ -14,7 +14,7 @@ from fabricsim.engine.in_force import BY_HAND, Degradation, InForce
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER
 from fabricsim.results.columns import FAILURES
-from fabricsim.results.slowed import rates_left
+from fabricsim.results.slowed import RateLeft, rates_left
 from fabricsim.scenario.network import REDUCER
 from fabricsim.scenario.suggest import some_of
 from fabricsim.topology.targets import FabricPart, find, in_both_directions
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from fabricsim.engine.flow.world import World
     from fabricsim.engine.wiring import Wiring
-    from fabricsim.results.slowed import RateLeft
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.topology.platform import Platform
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.records.program import NONE
-from fabricsim.topology.platform import Path
+from fabricsim.topology.platform import Path, Platform
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fabricsim.collectives.choice import Choice
     from fabricsim.engine.in_network import Switches
     from fabricsim.topology.host import Hop
-    from fabricsim.topology.platform import Platform
 
     Numbers = NDArray[np.int64]
 

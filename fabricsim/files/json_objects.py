@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -11,7 +11,6 @@ from fabricsim.errors import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import TypeVar
 
     from fabricsim.files.sources import Source
 

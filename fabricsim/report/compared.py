@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.results.jobs import of_job
 from fabricsim.results.speed_up import speed_ups
-from fabricsim.results.summary import summarise, summarise_job
+from fabricsim.results.summary import Summary, summarise, summarise_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fabricsim.results.result import RunRecord
-    from fabricsim.results.summary import Summary
 
 
 class SideBySide(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.megatron_text import megatron_text
@@ -15,7 +15,6 @@ from fabricsim.units import human_bytes, human_seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
     from rich.table import Table
 
     from fabricsim.traces.inspecting import Inspection

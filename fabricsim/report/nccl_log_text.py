@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import SHOWN, FittedTable, titled
@@ -13,7 +13,6 @@ from fabricsim.units import human_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rich.console import RenderableType
     from rich.table import Table
 
     from fabricsim.traces.nccl_summary import NcclSummary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
@@ -12,8 +12,6 @@ from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_count, human_percent
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from fabricsim.topology.bill import Bill
     from fabricsim.topology.inventory import Inventory
 

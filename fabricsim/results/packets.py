@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.results import columns
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from numpy.typing import NDArray
 
 WIRE = columns.WIRES.record
 """What happened at one direction of a cable and the egress queue before it."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fabricsim import measured, provenance, units
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.errors import InputError
-from fabricsim.report.nccl_table import render
+from fabricsim.report.nccl_table import BenchRow, render
 from fabricsim.results.summary import bus_factor
 from fabricsim.run.bench import TESTS, collective_times, devices, point_to_point_times
 from fabricsim.scenario.collectives import assumed
@@ -21,12 +21,10 @@ from fabricsim.units import human_percent
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from typing import Any
 
     from numpy.typing import NDArray
 
     from fabricsim.measured import MeasuredTable
-    from fabricsim.report.nccl_table import BenchRow
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.scenario import Scenario
 

@@ -8,10 +8,10 @@ import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
-from fabricsim.topology.bill import make_bill, parts_of
-from fabricsim.topology.inventory import take_stock
+from fabricsim.topology.bill import Bill, make_bill, parts_of
+from fabricsim.topology.inventory import Stock, take_stock
 from fabricsim.topology.resources import ResourceList
-from fabricsim.topology.wires import freeze, network_of
+from fabricsim.topology.wires import Wires, freeze, network_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from fabricsim.scenario.network import Network
     from fabricsim.scenario.prices import PriceList
     from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.bill import Bill
-    from fabricsim.topology.inventory import Stock
-    from fabricsim.topology.wires import Wires
 
 
 COST, POWER = "network_cost_per_gpu_usd", "network_power_per_gpu_w"

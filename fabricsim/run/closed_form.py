@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import simpy
 
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.ways import Ways
+from fabricsim.engine.ways import Stripes, Ways
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import build_plan
 from fabricsim.units import PS_PER_S, seconds
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fabricsim.collectives.choice import Choice
-    from fabricsim.engine.ways import Stripes
     from fabricsim.scenario.load import LoadedScenario
     from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.stages import Stage, Timed

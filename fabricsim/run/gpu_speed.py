@@ -6,13 +6,10 @@ stretch that holds the measured time are brought together by the Illinois method
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.variation import MOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CLOSE = 1e-4
 """Share of the measured time within which it is met."""

@@ -31,7 +31,7 @@ from fabricsim.scenario import library
 from fabricsim.scenario.remarks import remarks
 from fabricsim.scenario.source import exists, is_result
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.scenario.traffic import load_sizes
+from fabricsim.scenario.traffic import FlowSizes, load_sizes
 from fabricsim.transports import flow_model
 from fabricsim.units import BYTES, parse
 from fabricsim.workload import matrix as files
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.scenario.load import LoadedScenario
     from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.traffic import FlowSizes
 
 _SIZE = "10MB"  # of each flow if none is asked for; ``poisson`` takes `_SIZES`
 _SIZES = "websearch"

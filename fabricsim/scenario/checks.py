@@ -18,7 +18,7 @@ from fabricsim.errors import Mistake
 from fabricsim.extensions import answers
 from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, algorithms, chakra_files, has, is_described
 from fabricsim.scenario.fabric import TOPOLOGIES, keys_of
-from fabricsim.scenario.job import DIMENSIONS
+from fabricsim.scenario.job import DIMENSIONS, Job, Parallelism
 from fabricsim.scenario.job_checks import job_problems, peak_problems
 from fabricsim.scenario.nvlinks import NvlinkMesh
 from fabricsim.scenario.packet import SOCKET_KINDS
@@ -32,7 +32,6 @@ from fabricsim.scenario.suggest import did_you_mean, show
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from fabricsim.scenario.job import Job, Parallelism
     from fabricsim.scenario.parts import Parts
 
 _NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk", "collectives.send_chunk")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
@@ -12,8 +12,6 @@ from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fabricsim.errors import Mistake
 
 __all__ = ["LAWS", "Bytes", "Columns", "Duration", "Factor", "Gain", "Interval", "Law", "Packets", "Rate", "Stages"]

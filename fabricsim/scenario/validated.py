@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from fabricsim.errors import Mistake, ScenarioError
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.explain import explain
-from fabricsim.scenario.tree import plain, where
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.tree import TreeNode
+from fabricsim.scenario.tree import TreeNode, plain, where
 
 S = TypeVar("S", bound=Spec)
 

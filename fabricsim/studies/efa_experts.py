@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING
 from fabricsim import measured
 from fabricsim.studies.frame import recipes
 from fabricsim.studies.frame.study import Published, by_row
-from fabricsim.studies.frame.training import scatter, signed_agreement
+from fabricsim.studies.frame.training import PublishedRun, scatter, signed_agreement
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from fabricsim.studies.frame.training import PublishedRun
 
 _TABLE = "efa-experts"
 _PER_HOST = 8

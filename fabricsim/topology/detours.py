@@ -5,17 +5,12 @@ Both are decided once for a connection, as adapters that route at their source d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from fabricsim.topology.shortest_paths import mix
-from fabricsim.topology.wires import AVOIDED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.topology.wires import Wires
+from fabricsim.topology.wires import AVOIDED, Wires
 
 
 class Detours:

@@ -11,13 +11,12 @@ import numpy as np
 from fabricsim.records.program import NONE
 from fabricsim.topology.shortest_paths import distances_to
 from fabricsim.topology.tiers import tiers
-from fabricsim.topology.wires import NS_PER_METRE
+from fabricsim.topology.wires import NS_PER_METRE, Wires
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from fabricsim.scenario.network import Network
-    from fabricsim.topology.wires import Wires
 
 MOST_LINKS = 20_000
 """Cables between switches up to which the least cut is searched for; that takes some seconds."""

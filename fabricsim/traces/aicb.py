@@ -15,14 +15,23 @@ from fabricsim.files.lines import LineParser, lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, ProcessGroup, RecordingBuilder
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    HOST,
+    WAIT,
+    Communication,
+    Operation,
+    ProcessGroup,
+    Recording,
+    RecordingBuilder,
+)
 from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Operation, Recording
 
 MOST_ROWS = 5_000_000
 """Operations of one file."""

@@ -21,14 +21,13 @@ from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.group_calls import GroupCalls
 from fabricsim.traces.kineto.messages import MOST_RANKS, communication, note_of
-from fabricsim.traces.trace import LAUNCH, RecordingBuilder
+from fabricsim.traces.trace import LAUNCH, Communication, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Communication, Recording
 
 _OPENING = re.compile(rb'\s*\{.*?"entries"\s*:\s*\[', re.DOTALL)
 _IN_ENTRY = re.compile(rb'"(?:profiling_name|pg_config|pg_status)"')

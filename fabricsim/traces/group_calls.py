@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from fabricsim.traces.trace import COMMUNICATION, HOST
-
-if TYPE_CHECKING:
-    from fabricsim.traces.trace import Communication, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, HOST, Communication, RecordingBuilder
 
 
 class GroupCalls:

@@ -26,14 +26,13 @@ from fabricsim.traces.groups import ONE_HOST
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.kineto.messages import ITEM, MOST_RANKS
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, COPY, HOST, Communication, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COPY, HOST, Communication, Operation, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Operation, Recording
 
 MOST_TENSORS = 1_000_000
 """Tensors of the largest timeline."""

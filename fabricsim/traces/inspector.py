@@ -21,14 +21,13 @@ from fabricsim.traces.form import Form
 from fabricsim.traces.group_calls import GroupCalls
 from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import MOST_SIZE, Communication, RecordingBuilder
+from fabricsim.traces.trace import MOST_SIZE, Communication, Operation, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Operation, Recording
 
 MOST_LINE = 16 * 2**20
 """Bytes of the longest line."""

@@ -6,22 +6,16 @@ its operation is. Sizes that both say must be the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, LAUNCH, Communication, ProcessGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.trace import Operation, Recording
+from fabricsim.traces.trace import COMMUNICATION, LAUNCH, Communication, Operation, ProcessGroup, Recording
 
 _VAGUE = frozenset({"send_recv", "unknown"})  # operations that stand for others, where the kernel alone was captured
 _EXCHANGES = frozenset({"all_to_all", "send", "recv", "gather", "scatter"})

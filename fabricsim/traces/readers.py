@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.extensions import answer, answers
-from fabricsim.files.sources import sources
+from fabricsim.files.sources import Source, sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import megatron_log
 from fabricsim.traces.form import FORMS, form_named
@@ -15,12 +16,6 @@ from fabricsim.traces.groups import completed, united
 from fabricsim.traces.joined import join
 from fabricsim.traces.strangers import said_of
 from fabricsim.traces.trace import GroupList, Recording, Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from fabricsim.files.sources import Source
 
 
 def form_of(source: Source) -> str:

@@ -6,19 +6,16 @@ what is missing is ``NONE``, an empty name or an empty tuple. `fabricsim.traces.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.rank_groups import MOST_LISTED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 Operation = Literal[
     "all_reduce",

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabricsim.workload.shapes import attention_width, feed_forward, key_width, stage_blocks, up_projections
+from fabricsim.workload.shapes import Block, attention_width, feed_forward, key_width, stage_blocks, up_projections
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.shapes import Block
 
 TARGETS = {"QKV": "qkv", "projection": "projection", "feed-forward up": "up", "feed-forward down": "down"}
 """Names of adapted products, as layers record them, and those of `fabricsim.scenario.job.Adapters`."""

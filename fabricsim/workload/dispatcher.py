@@ -17,12 +17,11 @@ import math
 from typing import TYPE_CHECKING
 
 from fabricsim.workload.shapes import experts_of, routed_width
-from fabricsim.workload.tape import FP32
+from fabricsim.workload.tape import FP32, Tape
 from fabricsim.workload.work import Exchange, TokenRouting
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
 
 READ = 430_000
 """Time of a processor for each copy of a token that HybridEP pulls, ps.

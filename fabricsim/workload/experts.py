@@ -26,12 +26,11 @@ from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, routed_width, up_projections
-from fabricsim.workload.tape import FP32, product, streamed
+from fabricsim.workload.tape import FP32, Tape, product, streamed
 from fabricsim.workload.work import Exchange, Level, Operation, Pass, Wait
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
 
 
 _ROUTING = {"unfused": 31, "all-to-all": 31, "flex": 17}

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import feed_forward, up_projections
-from fabricsim.workload.tape import layouts_of
-from fabricsim.workload.work import Operation, Pass
+from fabricsim.workload.tape import Tape, layouts_of
+from fabricsim.workload.work import Narrow, Operation, Pass
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
-    from fabricsim.workload.work import Narrow
 
 
 def mlp(tape: Tape, job: Job, sequence: int) -> None:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import attention_width
-from fabricsim.workload.work import Exchange, Pass
+from fabricsim.workload.work import Exchange, Item, Pass
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
     from fabricsim.workload.tape import Tape
-    from fabricsim.workload.work import Item
 
 
 def latent_projections(tape: Tape, job: Job, tokens: int) -> list[Item]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fabricsim.errors import InputError
 from fabricsim.records.program import COMPUTE, HOST
-from fabricsim.scenario.variation import stream
+from fabricsim.scenario.variation import Drawn, stream
 from fabricsim.units import PS_PER_S, human_seconds, seconds
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from fabricsim.scenario.cluster import Cluster, Gpu, Precision
     from fabricsim.scenario.job import Job
-    from fabricsim.scenario.variation import Drawn
 
     Indices = NDArray[np.int64]
     Floats = NDArray[np.float64]

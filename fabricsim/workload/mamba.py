@@ -22,13 +22,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import state_space_of
-from fabricsim.workload.tape import FP32, PRECISION_BYTES, product
-from fabricsim.workload.work import Exchange, Operation, Pass
+from fabricsim.workload.tape import FP32, PRECISION_BYTES, Tape, product
+from fabricsim.workload.work import Exchange, Item, Operation, Pass
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
-    from fabricsim.workload.work import Item
 
 _scanning, _gradient = partial(Operation, kernel="scan"), partial(Operation, kernel="scan-gradient")
 

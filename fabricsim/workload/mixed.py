@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.workload.compile import JobPlan
-from fabricsim.workload.machines import at_speed, on_host
+from fabricsim.workload.machines import Machines, at_speed, on_host
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from fabricsim.scenario.job import Job
     from fabricsim.workload.links import Links
-    from fabricsim.workload.machines import Machines
     from fabricsim.workload.program import Program
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fabricsim.scenario.job import KERNEL_LAUNCH
+from fabricsim.scenario.job import KERNEL_LAUNCH, Job
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.tape import FP32, PRECISION_BYTES, Tape, gradient_bytes
@@ -14,7 +14,6 @@ from fabricsim.workload.work import Level, Operation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from fabricsim.scenario.job import Job
     from fabricsim.scenario.schedule import Direction
 
 _CHAIN = {

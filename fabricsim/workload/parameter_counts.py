@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.workload.kinds import layer_kind, predicting_layers
-from fabricsim.workload.shapes import RELATIVE_BUCKETS, TOKEN_TYPES, attention_width, feed_forward, layout
+from fabricsim.workload.kinds import BlockKind, layer_kind, predicting_layers
+from fabricsim.workload.shapes import RELATIVE_BUCKETS, TOKEN_TYPES, Layout, attention_width, feed_forward, layout
 
 if TYPE_CHECKING:
     from fabricsim.scenario.job import Experts, Job, Model, Parallelism
     from fabricsim.scenario.model import StateSpace
-    from fabricsim.workload.kinds import BlockKind
-    from fabricsim.workload.shapes import Layout
 
 
 class Parameters(NamedTuple):

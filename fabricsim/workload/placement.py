@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.scenario.job import DIMENSIONS
+from fabricsim.scenario.job import DIMENSIONS, Parallelism
 from fabricsim.workload.program import Call
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.scenario.job import Parallelism
     from fabricsim.workload.work import Exchange
 
 

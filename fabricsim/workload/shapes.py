@@ -28,15 +28,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from fabricsim.scenario.job import Parallelism
-from fabricsim.workload.kinds import layer_kind, parts_of, predicting_layers
+from fabricsim.scenario.job import Experts, Latent, Model, Parallelism
+from fabricsim.workload.kinds import BlockKind, Part, layer_kind, parts_of, predicting_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.scenario.job import Experts, Latent, Model
     from fabricsim.scenario.model import MultiToken, StateSpace
-    from fabricsim.workload.kinds import BlockKind, Part
 
 WHOLE = Parallelism()
 """One rank that holds everything."""

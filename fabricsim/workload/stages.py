@@ -13,14 +13,13 @@ from fabricsim.workload.operations import block_work
 from fabricsim.workload.roofline import kernels_span
 from fabricsim.workload.shapes import Block, layout, stage_blocks
 from fabricsim.workload.tape import PRECISION_BYTES, decoder_sequence, gathered_width
-from fabricsim.workload.work import Exchange, Level, Operation, Wait
+from fabricsim.workload.work import Exchange, Item, Level, Operation, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from fabricsim.scenario.cluster import Gpu
     from fabricsim.scenario.job import Job
-    from fabricsim.workload.work import Item
 
 Timed = Span | Exchange | Wait | Level
 """Kernels in a row, a collective, the end of all asynchronous ones so far, or a host that waits for the GPU."""

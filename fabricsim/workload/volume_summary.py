@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
-from fabricsim.workload.tally import Volume
-
-if TYPE_CHECKING:
-    from fabricsim.workload.tally import Volumes
+from fabricsim.workload.tally import Volume, Volumes
 
 
 class Amounts(TypedDict):

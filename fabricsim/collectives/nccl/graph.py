@@ -11,11 +11,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fabricsim.collectives.nccl.gpus import architecture, counted_nvlink
+from fabricsim.collectives.nccl.gpus import Architecture, architecture, counted_nvlink
 from fabricsim.collectives.nccl.load import DIRECT_BEFORE, direct_ring_load, ring_load, slot_rate
 
 if TYPE_CHECKING:
-    from fabricsim.collectives.nccl.gpus import Architecture
     from fabricsim.collectives.nccl.tuning import Link, Tuning
     from fabricsim.scenario.cluster import Cluster
 

@@ -13,6 +13,7 @@ from fabricsim.collectives.choice import (
     LL128,
     SIMPLE,
     Choice,
+    Choose,
     from_settings,
     merged,
     nics_of,
@@ -21,20 +22,17 @@ from fabricsim.collectives.choice import (
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.gpus import counted_nvlink, nvlinks
-from fabricsim.collectives.nccl.graph import describe
+from fabricsim.collectives.nccl.graph import GroupShape, describe
 from fabricsim.collectives.nccl.load import slot_rate
 from fabricsim.collectives.nccl.trees import one_after_the_other, splits
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
-from fabricsim.collectives.nccl.tuning import PAYLOAD, PROTOCOLS, tuning
+from fabricsim.collectives.nccl.tuning import PAYLOAD, PROTOCOLS, Algorithm, Link, Protocol, tuning
 from fabricsim.scenario.collectives import PAIRED, is_described
 from fabricsim.units import PS_PER_S, PS_PER_US
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fabricsim.collectives.choice import Choose
-    from fabricsim.collectives.nccl.graph import GroupShape
-    from fabricsim.collectives.nccl.tuning import Algorithm, Link, Protocol
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.transport import NcclProtocol
 

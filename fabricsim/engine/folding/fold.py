@@ -30,7 +30,7 @@ from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import COLLECTIVE
 from fabricsim.units import PS_PER_S
-from fabricsim.workload.program import Call, CallList, Program
+from fabricsim.workload.program import Call, CallList, Plan, Program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.engine.fabric import Fabric
-    from fabricsim.workload.program import Plan
 
     Indices = NDArray[np.int64]
 

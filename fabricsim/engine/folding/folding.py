@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fabricsim.engine.folding.quotient import pairs
+from fabricsim.engine.folding.quotient import Quotient, pairs
 from fabricsim.errors import SimulationError
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from fabricsim.collectives.choice import Choice
     from fabricsim.engine.folding.footprint import Footprint
-    from fabricsim.engine.folding.quotient import Quotient
     from fabricsim.engine.ways import Connection
     from fabricsim.workload.program import Program
 

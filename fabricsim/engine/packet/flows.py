@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fabricsim.engine.packet.kernels.nic import withdraw
 from fabricsim.records.program import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from fabricsim.engine.packet.state import PacketState
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fabricsim.engine.failures import failing
 from fabricsim.engine.flow.state import table
-from fabricsim.engine.packet.state import network_of
+from fabricsim.engine.packet.state import PacketState, network_of
 from fabricsim.errors import SimulationError
 from fabricsim.records.packet import CLASSES, CREDIT_BYTES, HEADER_BYTES, HOST, INGRESS, LINK, NODE, PORT, QUEUE, SWITCH
 from fabricsim.records.program import NEVER, NONE
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.engine.packet.state import PacketState
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.scenario.switch import SwitchSpec
     from fabricsim.topology.platform import Platform

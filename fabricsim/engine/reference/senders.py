@@ -6,9 +6,9 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.engine.reference.flows import Flow, first_choice
+from fabricsim.engine.reference.flows import Flow, NetworkParts, first_choice
 from fabricsim.engine.reference.nodes import AGENDA
-from fabricsim.engine.reference.packets import Packet
+from fabricsim.engine.reference.packets import Packet, Reading
 from fabricsim.records.packet import ACK, ALARM, CNP, DATA, PULL
 from fabricsim.records.program import NEVER, NONE
 from fabricsim.records.transport import SELECTIVE
@@ -18,9 +18,7 @@ from fabricsim.transports.laws import round_trip
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
-    from fabricsim.engine.reference.flows import NetworkParts
     from fabricsim.engine.reference.hosts import Host
-    from fabricsim.engine.reference.packets import Reading
     from fabricsim.engine.reference.rows import Rows
 
 IN_FLIGHT = 0

@@ -12,7 +12,7 @@ import numpy as np
 from fabricsim.report.page.html import Html
 from fabricsim.results.resources import tier
 from fabricsim.results.slowdown import edges
-from fabricsim.results.use_over_time import use_of_wires
+from fabricsim.results.use_over_time import TierUse, use_of_wires
 from fabricsim.units import human_bytes, human_percent, human_seconds, seconds
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from fabricsim.results.packets import Tap
     from fabricsim.results.result import LinkRecord, Series
-    from fabricsim.results.use_over_time import TierUse
 
 VIRIDIS = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",

@@ -10,7 +10,7 @@ from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.report.axis_names import heading
 from fabricsim.report.causes_text import cause_name
-from fabricsim.report.compared import compared
+from fabricsim.report.compared import SideBySide, compared
 from fabricsim.report.difference_text import signed
 from fabricsim.report.labels import tell_apart
 from fabricsim.report.page import drawings
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from fabricsim.report.compared import SideBySide
     from fabricsim.results.result import RunRecord
 
 

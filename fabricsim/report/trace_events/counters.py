@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabricsim.report.trace_events.lines import MICROSECONDS, Number, compact, lines
+from fabricsim.report.trace_events.lines import MICROSECONDS, Lines, Number, Template, compact, lines
 from fabricsim.results.use_over_time import peaks, use_over_time
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.report.trace_events.lines import Lines, Template
     from fabricsim.results.packets import Packets, Tap
     from fabricsim.results.result import RunRecord, Series
 

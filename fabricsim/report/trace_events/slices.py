@@ -10,7 +10,7 @@ import numpy as np
 
 from fabricsim.jit.compile import kernel
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM, NONE
-from fabricsim.report.trace_events.lines import MICROSECONDS, Number, compact, lines
+from fabricsim.report.trace_events.lines import MICROSECONDS, Lines, Number, Template, compact, lines
 from fabricsim.results.places import places
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.report.trace_events.lines import Lines, Template
     from fabricsim.results.result import CallKind, RunRecord
 
 STEPS, COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD, FIRST_STREAM = 0, 7, 100, 500, 1000

@@ -6,13 +6,12 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import InputError
-from fabricsim.scenario.job import FULLY_SHARDED, SHARDED_DEGREES, SHARDED_KEYS, UNSHARDED_KEYS
+from fabricsim.scenario.job import FULLY_SHARDED, SHARDED_DEGREES, SHARDED_KEYS, UNSHARDED_KEYS, Job
 from fabricsim.scenario.schedule import SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from fabricsim.scenario.job import Job
     from fabricsim.scenario.scenario import Scenario
 
 Layout = dict[str, Any]

@@ -13,16 +13,14 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from fabricsim.errors import InputError
-from fabricsim.run.search.layouts import completed
-from fabricsim.run.sweeps.runs import Task, carried_out
+from fabricsim.run.search.layouts import Layout, completed
+from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from fabricsim.run.search.candidates import Candidate, Candidates
-    from fabricsim.run.search.layouts import Layout
-    from fabricsim.run.sweeps.runs import SweptRun
     from fabricsim.run.sweeps.workers import Workers
     from fabricsim.scenario.scenario import Scenario
 

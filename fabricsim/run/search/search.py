@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import one_job
-from fabricsim.run.search.candidates import Candidate, Candidates
+from fabricsim.run.search.candidates import Budget, Candidate, Candidates
 from fabricsim.run.search.layouts import choices, layouts
 from fabricsim.run.search.sampled import Sampled
 from fabricsim.run.sweeps import index
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from fabricsim.run.search.candidates import Budget
     from fabricsim.scenario.load import LoadedScenario
 
 TOKENS = "tokens"

@@ -17,8 +17,8 @@ from fabricsim import provenance
 from fabricsim.errors import FabricsimError, InputError
 from fabricsim.files.atomic import whole
 from fabricsim.results.jobs import of_job
-from fabricsim.results.summary import bus_factor, summarise, summarise_job
-from fabricsim.results.traffic import summarise_traffic
+from fabricsim.results.summary import Summary, bus_factor, summarise, summarise_job
+from fabricsim.results.traffic import TrafficSummary, summarise_traffic
 from fabricsim.run import bench, pipeline, traffic
 from fabricsim.run.bill import per_gpu
 from fabricsim.run.sweeps.workers import results
@@ -28,16 +28,13 @@ from fabricsim.scenario import library
 from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.toml_text import settings
 from fabricsim.traces.readers import read as read_trace
-from fabricsim.traces.rebuild.programs import rebuild
+from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from fabricsim.results.summary import Summary
-    from fabricsim.results.traffic import TrafficSummary
     from fabricsim.run.result import Result, TrafficResult
     from fabricsim.scenario.load import LoadedScenario
-    from fabricsim.traces.rebuild.programs import Rebuilt
 
 FORMAT = 1
 """Of the files of runs."""

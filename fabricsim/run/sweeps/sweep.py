@@ -10,7 +10,7 @@ The files of runs are all that counts: whatever ends a sweep, what they hold is 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,6 @@ from fabricsim.scenario.tree import build
 from fabricsim.scenario.validated import validated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from fabricsim.scenario.base import Spec
 
 RUNS = "runs"

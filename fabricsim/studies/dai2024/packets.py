@@ -8,7 +8,7 @@ layers are those of Megatron-LM's examples. The ceilings are those of a long tra
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import simpy
 
@@ -18,11 +18,8 @@ from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.at_once import part
 from fabricsim.run.pipeline import load
 from fabricsim.studies.dai2024.grid import EXAMPLES, Assumptions
-from fabricsim.studies.dai2024.study import find
+from fabricsim.studies.dai2024.study import Findings, find
 from fabricsim.studies.frame.study import Progress, silent
-
-if TYPE_CHECKING:
-    from fabricsim.studies.dai2024.study import Findings
 
 AGREEMENT = 0.05
 """Wanted of each figure, of the flow engine's."""

@@ -30,10 +30,7 @@ nemotronh of f601ba9 and later; norms are left out here, too).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 # All of an iteration in one graph, and what that takes; what is recorded otherwise
 _FUSED = "job.expert_kernels=fused", "job.expert_overlap=true"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.results.validation import ValidationRow
 from fabricsim.units import human_percent
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TARGET = 0.05
 """Of the mean completion time against a simulator."""

@@ -10,7 +10,19 @@ import numpy as np
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.in_force import setting
-from fabricsim.studies.peers.runs import DELAY, FLOW, RATE, alone, in_ring, links_between, matrix, ring, run, scenario
+from fabricsim.studies.peers.runs import (
+    DELAY,
+    FLOW,
+    RATE,
+    PeerRun,
+    alone,
+    in_ring,
+    links_between,
+    matrix,
+    ring,
+    run,
+    scenario,
+)
 from fabricsim.transports.parameters import packet_framing
 
 if TYPE_CHECKING:
@@ -20,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.studies.peers.cases import Case
-    from fabricsim.studies.peers.runs import PeerRun
 
 INCAST = 1_024_000
 """Of each flow of an incast, bytes."""

@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from fabricsim.scenario.fabric import Ports, Switched
-from fabricsim.scenario.network import Ends, FabricSize, Network
+from fabricsim.scenario.network import Cable, Ends, FabricSize, Network
 from fabricsim.scenario.quantity import Length
 from fabricsim.topology import groups
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.errors import Mistake
-    from fabricsim.scenario.network import Cable
 
 
 class Grouped(Switched):

@@ -13,8 +13,8 @@ from fabricsim.errors import TraceError
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.chakra import json_form as chakra_json
 from fabricsim.traces.chakra import own, schema
-from fabricsim.traces.chakra.groups import plain_names
-from fabricsim.traces.chakra.own import by_name
+from fabricsim.traces.chakra.groups import Named, plain_names
+from fabricsim.traces.chakra.own import Attributes, by_name
 from fabricsim.traces.dependencies import edges_of, in_a_cycle, of_lanes
 from fabricsim.traces.groups import ALL_RANKS
 from fabricsim.traces.trace import (
@@ -27,16 +27,15 @@ from fabricsim.traces.trace import (
     Communication,
     Lane,
     LaneKind,
+    Operation,
+    Recording,
     RecordingBuilder,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fabricsim.traces.chakra.groups import Named
-    from fabricsim.traces.chakra.own import Attributes
     from fabricsim.traces.chakra.schema import ChakraNode, Metadata
-    from fabricsim.traces.trace import Operation, Recording
 
 COLLECTIVES: tuple[Operation, ...] = (
     "all_reduce",

@@ -30,15 +30,13 @@ import msgspec
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.chakra.json_form import Rank
-from fabricsim.traces.chakra.schema import Attribute
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, Lane
+from fabricsim.traces.chakra.schema import Attribute, Value
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, Communication, Lane, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fabricsim.traces.chakra.groups import Named
-    from fabricsim.traces.chakra.schema import Value
-    from fabricsim.traces.trace import Communication, Recording
 
 PREFIX = "fabricsim_"
 OF_NODES = ("kind", "lane", "start_ps", "duration_ps", "sequence", "datatype", "size", "nic", "sent", "received")

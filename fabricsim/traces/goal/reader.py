@@ -16,14 +16,13 @@ from fabricsim.files.lines import LineParser, lines
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.goal.writer import MOST_OPTION
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, MOST_SIZE, Communication, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, MOST_SIZE, Communication, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Recording
 
 MOST_STATEMENTS = 20_000_000
 """Operations and dependencies of one file."""

@@ -14,7 +14,7 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto import trace_events as scanner
-from fabricsim.traces.kineto.events import read_events
+from fabricsim.traces.kineto.events import Events, read_events
 from fabricsim.traces.kineto.job import CapturedJob
 from fabricsim.traces.kineto.joins import around, calls_by_correlation, matched
 from fabricsim.traces.kineto.messages import operation_of_kernel
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.kineto.events import Events
     from fabricsim.traces.kineto.inputs import Inputs
 
 KERNEL = np.dtype(

@@ -21,12 +21,24 @@ from fabricsim.traces.dependencies import edges_of
 from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.form import Form
 from fabricsim.traces.kineto import trace_events as scanner
-from fabricsim.traces.kineto.events import read_events
+from fabricsim.traces.kineto.events import Events, read_events
 from fabricsim.traces.kineto.job import CapturedJob
 from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_of_kernels
 from fabricsim.traces.kineto.messages import Note, communication, operation_of_kernel
 from fabricsim.traces.kineto.waits import WAITS, Waits
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, NODE, WAIT, RecordingBuilder
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    HOST,
+    LAUNCH,
+    NODE,
+    WAIT,
+    Communication,
+    LaneKind,
+    Recording,
+    RecordingBuilder,
+)
 from fabricsim.units import PS_PER_US, human_percent
 
 if TYPE_CHECKING:
@@ -35,8 +47,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.kineto.events import Events
-    from fabricsim.traces.trace import Communication, LaneKind, Recording
 
 _NS_PER_US = 1000
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto import trace_events as scanner
-from fabricsim.traces.kineto.joins import calls_by_correlation
+from fabricsim.traces.kineto.joins import Streams, calls_by_correlation
 from fabricsim.traces.trace import WAIT
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.traces.kineto.events import Events
-    from fabricsim.traces.kineto.joins import Streams
 
 WAITS = re.compile(r"(?:cuda|cu|hip)(?:(Device|Ctx)|Stream|Event)Synchronize(?:_\w+)?")
 """Calls that wait; a match of the group: for all streams of a device."""

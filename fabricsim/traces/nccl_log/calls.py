@@ -13,7 +13,7 @@ import numpy as np
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.messages import ITEM
-from fabricsim.traces.trace import BY_PLAIN_NAME, COMMUNICATION, COMPUTE, Communication, RecordingBuilder
+from fabricsim.traces.trace import BY_PLAIN_NAME, COMMUNICATION, COMPUTE, Communication, Recording, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.traces.nccl_log.ranks import Entity, Ranks
-    from fabricsim.traces.trace import Recording
 
 DATATYPES = (
     *("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"),

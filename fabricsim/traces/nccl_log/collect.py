@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.nccl_log.facts import Facts
-from fabricsim.traces.nccl_log.lines import messages
+from fabricsim.traces.nccl_log.lines import LogMessage, Process, messages
 from fabricsim.traces.nccl_log.records import CALL, Communicator, LoggedChoice, NcclLog
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.nccl_log.lines import LogMessage, Process
 
 MOST_KEPT = 4_000_000
 """Communicators, ring members, tree places and choices that are held of one log."""

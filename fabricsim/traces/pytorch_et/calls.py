@@ -6,15 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.pytorch_et.messages import GROUPS, RECORD, Groups, record_of
-from fabricsim.traces.pytorch_et.operators import work_of
+from fabricsim.traces.pytorch_et.messages import GROUPS, RECORD, Groups, Record, record_of
+from fabricsim.traces.pytorch_et.operators import KernelWork, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fabricsim.traces.pytorch_et.messages import Record
     from fabricsim.traces.pytorch_et.nodes import OperatorNode
-    from fabricsim.traces.pytorch_et.operators import KernelWork
 
 MOST_NODES = 10_000_000
 """Calls of the largest trace of a rank."""

@@ -16,18 +16,15 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.pytorch_et import timed as pytorch_et_timed
 from fabricsim.traces.pytorch_et import writer as pytorch_et_writer
-from fabricsim.traces.pytorch_et.calls import Calls
+from fabricsim.traces.pytorch_et.calls import Calls, ParamComms
 from fabricsim.traces.pytorch_et.messages import PEERLESS, Groups
-from fabricsim.traces.pytorch_et.nodes import node_of
-from fabricsim.traces.trace import ProcessGroup, RecordingBuilder
+from fabricsim.traces.pytorch_et.nodes import OperatorNode, node_of
+from fabricsim.traces.trace import ProcessGroup, Recording, RecordingBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fabricsim.files.sources import Source
-    from fabricsim.traces.pytorch_et.calls import ParamComms
-    from fabricsim.traces.pytorch_et.nodes import OperatorNode
-    from fabricsim.traces.trace import Recording
 
 _OPENING = re.compile(rb'\s*\{[^\[\]{}]*"schema"\s*:\s*"([^"]*)"[^\[\]{}]*"nodes"\s*:\s*\[')
 _KNOWN = re.compile(rb"1\.(0|1)\.\d")

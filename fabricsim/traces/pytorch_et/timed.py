@@ -12,12 +12,21 @@ from typing import TYPE_CHECKING
 
 from fabricsim.traces.kineto.messages import operation_of_kernel
 from fabricsim.traces.pytorch_et.messages import moved
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    HOST,
+    LAUNCH,
+    WAIT,
+    Communication,
+    ProcessGroup,
+    RecordingBuilder,
+)
 from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from fabricsim.traces.pytorch_et.calls import Calls, ParamComms, Timed
-    from fabricsim.traces.trace import ProcessGroup, RecordingBuilder
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.trace import COMMUNICATION
+from fabricsim.traces.trace import COMMUNICATION, Recording
 from fabricsim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from fabricsim.traces.rebuild.dependencies import Ordered
     from fabricsim.traces.rebuild.matching import Matched
-    from fabricsim.traces.trace import Recording
 
 
 LONGEST = 3600 * 10**12

@@ -11,7 +11,7 @@ import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
-from fabricsim.traces.trace import COMMUNICATION
+from fabricsim.traces.trace import COMMUNICATION, Communication, Recording
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.traces.rebuild.dependencies import Ordered
-    from fabricsim.traces.trace import Communication, Recording
 
 
 def sizeless(what: Communication) -> bool:

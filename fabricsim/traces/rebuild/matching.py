@@ -16,16 +16,14 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.groups import sized
 from fabricsim.traces.rebuild.groups import GroupFinder, Team
 from fabricsim.traces.rebuild.leading import assumption, check_not_alone, leading, sizeless
-from fabricsim.traces.trace import COMMUNICATION
-from fabricsim.workload.program import Call, CallList
+from fabricsim.traces.trace import COMMUNICATION, Communication, Recording
+from fabricsim.workload.program import Call, CallList, CollectiveName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fabricsim.traces.rebuild.cast import Cast
     from fabricsim.traces.rebuild.dependencies import Ordered
-    from fabricsim.traces.trace import Communication, Recording
-    from fabricsim.workload.program import CollectiveName
 
 MOST_CALLS = 2**22
 """Of a program; an all_to_all of which each pair of ranks moves another size has one for each pair."""

@@ -9,36 +9,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import shown
-from fabricsim.traces.rebuild.cast import assign
+from fabricsim.traces.rebuild.cast import Cast, assign
 from fabricsim.traces.rebuild.clocks import ENDS_TOGETHER, delays
 from fabricsim.traces.rebuild.communicators import in_turn, numbered
-from fabricsim.traces.rebuild.dependencies import delayed, order
-from fabricsim.traces.rebuild.matching import match
+from fabricsim.traces.rebuild.dependencies import Ordered, delayed, order
+from fabricsim.traces.rebuild.matching import Matched, match
 from fabricsim.traces.rebuild.sizes import resized
-from fabricsim.traces.rebuild.strand import TIMERS, strand
+from fabricsim.traces.rebuild.strand import TIMERS, Strand, strand
 from fabricsim.traces.rebuild.wildcards import settled
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Recording, Trace
 from fabricsim.workload.acyclic import first_in_cycle
 from fabricsim.workload.program import COLUMNS, Program, assemble
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.rebuild.cast import Cast
-    from fabricsim.traces.rebuild.dependencies import Ordered
-    from fabricsim.traces.rebuild.matching import Matched
-    from fabricsim.traces.rebuild.strand import Strand
-    from fabricsim.traces.trace import Recording, Trace
 
 _SLOWEST = 1e-6  # of kernels, and how many times faster they may be
 _CALL = COLUMNS.index("call")

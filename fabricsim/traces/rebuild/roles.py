@@ -11,12 +11,11 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabricsim.traces.rank_groups import shown
-from fabricsim.traces.rebuild.grids import PIPELINE, grid_of, is_data_parallel, words
+from fabricsim.traces.rebuild.grids import PIPELINE, Grid, grid_of, is_data_parallel, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fabricsim.traces.rebuild.grids import Grid
     from fabricsim.traces.trace import Recording
 
 _SHOWN = 4  # names and ranks that an assumption lists

@@ -19,8 +19,8 @@ import numpy as np
 from fabricsim.records import program as records
 from fabricsim.records.program import CLOCK_END, HOST_STREAM, MAIN_STREAM, NONE, OVERLAPPED_STREAM
 from fabricsim.traces.device_libraries import library_of
-from fabricsim.traces.rebuild.dependencies import DEVICE_KINDS
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, OPERATIONS, WAIT
+from fabricsim.traces.rebuild.dependencies import DEVICE_KINDS, Ordered
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, OPERATIONS, WAIT, Recording
 from fabricsim.workload.program import COLUMNS
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.rebuild.dependencies import Ordered
     from fabricsim.traces.rebuild.matching import RankCall
-    from fabricsim.traces.trace import Recording
 
 TIMERS = ("kernels", "copies", "host", "launch", *OPERATIONS, records.UNMODELLED)
 """Under which the time of captured operations is booked; the last is that of kernels that communicate without NCCL."""
