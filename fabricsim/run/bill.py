@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
+from fabricsim.scenario.network import Network
+from fabricsim.scenario.prices import PriceList
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.bill import Bill, make_bill, parts_of
 from fabricsim.topology.inventory import Stock, take_stock
 from fabricsim.topology.resources import ResourceList
 from fabricsim.topology.wires import Wires, freeze, network_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.scenario.network import Network
-    from fabricsim.scenario.prices import PriceList
-    from fabricsim.scenario.scenario import Scenario
-
 
 COST, POWER = "network_cost_per_gpu_usd", "network_power_per_gpu_w"
 """Columns of an index."""

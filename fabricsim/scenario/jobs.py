@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from fabricsim.scenario.job import Job
-from fabricsim.scenario.quantity import Duration  # noqa: TC001  pydantic reads it
+from fabricsim.scenario.quantity import Duration
 from fabricsim.scenario.variation import Numbers, stream
 
 

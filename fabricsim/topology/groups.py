@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fabricsim.errors import Mistake
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.network import Cable, Network
+from fabricsim.scenario.network import Cable, Network
 
 GLOBAL_COST = 3
 """Of a cable between groups: a way over two of them is longer than one over one of them and a cable at either end."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fabricsim.records.program import NONE
+from fabricsim.scenario.network import Network
 from fabricsim.topology.shortest_paths import distances_to
 from fabricsim.topology.tiers import tiers
 from fabricsim.topology.wires import NS_PER_METRE, Wires
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from fabricsim.scenario.network import Network
 
 MOST_LINKS = 20_000
 """Cables between switches up to which the least cut is searched for; that takes some seconds."""

@@ -7,12 +7,8 @@ side is split as well; sums and gathers of the few elements between the two are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fabricsim.scenario.job import Job
 from fabricsim.workload.shapes import Block, attention_width, feed_forward, key_width, stage_blocks, up_projections
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
 
 TARGETS = {"QKV": "qkv", "projection": "projection", "feed-forward up": "up", "feed-forward down": "down"}
 """Names of adapted products, as layers record them, and those of `fabricsim.scenario.job.Adapters`."""

@@ -19,8 +19,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from fabricsim.scenario.job import Job
 from fabricsim.workload.dispatcher import ADD_UP, ORDER, from_experts, load, routes, to_experts, visits
 from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
@@ -28,10 +28,6 @@ from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, routed_width, up_projections
 from fabricsim.workload.tape import FP32, Tape, product, streamed
 from fabricsim.workload.work import Exchange, Level, Operation, Pass, Wait
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-
 
 _ROUTING = {"unfused": 31, "all-to-all": 31, "flex": 17}
 """Kernels that route tokens in a forward pass, if the host issues products of experts one by one: of DeepSeek-V3 72

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fabricsim.scenario.job import Job
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import TOKEN_TYPES
 from fabricsim.workload.tape import FP32, Tape, decoder_sequence
 from fabricsim.workload.work import MASK, Exchange, Operation, Pass
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
 
 _GATHERED = 3  # of each token: maximum, sum and its own logit
 

@@ -37,9 +37,10 @@ elements per token are left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from fabricsim.scenario.job import Job
 from fabricsim.workload.attention import cross_attention, self_attention
 from fabricsim.workload.experts import expert_layer, experts
 from fabricsim.workload.feed_forward import mlp
@@ -50,11 +51,6 @@ from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import Block, attention_width, key_width
 from fabricsim.workload.tape import Tape, decoder_sequence
 from fabricsim.workload.work import Work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.job import Job
 
 _CAUSAL = ("gpt", "llama")
 

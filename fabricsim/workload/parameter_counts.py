@@ -8,14 +8,12 @@ are on each rank (Shoeybi et al., arXiv 1909.08053, section 3). With ``f = 4 h``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fabricsim.scenario.job import Experts, Job, Model, Parallelism
+from fabricsim.scenario.model import StateSpace
 from fabricsim.workload.kinds import BlockKind, layer_kind, predicting_layers
 from fabricsim.workload.shapes import RELATIVE_BUCKETS, TOKEN_TYPES, Layout, attention_width, feed_forward, layout
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Experts, Job, Model, Parallelism
-    from fabricsim.scenario.model import StateSpace
 
 
 class Parameters(NamedTuple):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.cluster import Gpu
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
 
 from fabricsim.collectives.choice import (
     FIFO_STEPS,
@@ -28,13 +28,9 @@ from fabricsim.collectives.nccl.trees import one_after_the_other, splits
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
 from fabricsim.collectives.nccl.tuning import PAYLOAD, PROTOCOLS, Algorithm, Link, Protocol, tuning
 from fabricsim.scenario.collectives import PAIRED, is_described
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.transport import NcclProtocol
 from fabricsim.units import PS_PER_S, PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.transport import NcclProtocol
 
 APART = 2.14
 """us of a network hop in NCCL's tables that the engine models apart: adapter latency and posting (1 us each), one EDR

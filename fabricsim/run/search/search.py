@@ -15,8 +15,10 @@ scenario's own iteration has.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import one_job
@@ -27,12 +29,7 @@ from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out
 from fabricsim.run.sweeps.workers import ALONE, Workers
 from fabricsim.run.warm import compile_kernels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from fabricsim.scenario.load import LoadedScenario
+from fabricsim.scenario.load import LoadedScenario
 
 TOKENS = "tokens"
 """Column of the index, if layouts differ in the tokens of an iteration: they are ranked per token then."""

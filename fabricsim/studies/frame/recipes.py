@@ -19,13 +19,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
+from fabricsim.scenario.job import Job
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.studies.frame.configured import CAPACITY, configured
 from fabricsim.studies.frame.releases import dispatched, mixture, repeated
@@ -33,9 +33,6 @@ from fabricsim.studies.frame.study import Published, Study, by_row
 from fabricsim.studies.frame.submissions import EIGHT_BILLION, TUNING, gathers_beside_products, submitted
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.workload.fit import fullest, usable_memory
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
 
 _SCENARIO = "recipes"
 _RACKS = (72, 64)  # GPUs of an NVL72 that a job takes of each rack: all, or 16 trays of four, as recipes ask for

@@ -7,17 +7,14 @@ spread over all seven adapters that are left, the eight rings of a host would ta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from fabricsim.errors import FabricsimError
 from fabricsim.run import closed_form
 from fabricsim.run.pipeline import load, simulate
+from fabricsim.scenario.load import LoadedScenario
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.load import LoadedScenario
 
 HOSTS, GPUS = 8, 8
 _LOST = 26  # GPU 2 of host 3

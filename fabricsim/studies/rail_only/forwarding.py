@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import simpy
 
 from fabricsim.collectives.two_phase import all_to_all_seconds
 from fabricsim.engine.fabric import Fabric
 from fabricsim.run.pipeline import load
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.load import LoadedScenario
+from fabricsim.scenario.load import LoadedScenario
 
 
 class Machine(NamedTuple):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports
 from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology import groups
 from fabricsim.topology.networks.dragonfly import Grouped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.errors import Mistake
 
 
 class DragonflyPlus(Grouped):
