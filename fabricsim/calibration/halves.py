@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.calibration.calibrate import Compared, calibrate
+from fabricsim.calibration.measurements import Measurement
 from fabricsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.calibration.measurements import Measurement
 
 JUDGED = 1024
 """Bytes from which rows are judged: all smaller ones take about the same time, which flatters."""

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim import measured
 from fabricsim.errors import InputError, TraceError
 from fabricsim.files.text import read_lines
+from fabricsim.measured import MeasuredTable
 from fabricsim.results.summary import bus_factor
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.traces import nccl_tests, osu
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.measured import MeasuredTable
-    from fabricsim.traces.nccl_tests import NcclTestsTable
+from fabricsim.traces.nccl_tests import NcclTestsTable
 
 Kind = Literal["collective", "latency", "bandwidth"]
 """What the times are of: a collective over all ranks, one MPI message, or a window of them."""

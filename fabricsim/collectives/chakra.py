@@ -9,15 +9,16 @@ what is checked nevertheless.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabricsim.collectives import chakra_files
 from fabricsim.collectives.base import Template, alone
 from fabricsim.collectives.builder import Builder
+from fabricsim.collectives.chakra_files import ChakraWork, RankFile
 from fabricsim.collectives.chakra_order import EqualParts, Nodes, check_reached, check_volume, in_order, matched, parts
 from fabricsim.collectives.semantics import check_messages
 from fabricsim.errors import InputError, TraceError
@@ -25,11 +26,6 @@ from fabricsim.records.program import NONE
 from fabricsim.scenario import collectives as spec
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.collectives.chakra_files import ChakraWork, RankFile
 
 MOST_STRANDS = 256
 """Strands of a rank."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
-from fabricsim.scenario.cluster import Cluster
 from fabricsim.scenario.collectives import ALGORITHMS, PAIRED, Algorithm, Collectives, is_described
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.cluster import Cluster
 
 SIMPLE = (1, 1)
 LL = (8, 16)

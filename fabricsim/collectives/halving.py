@@ -17,16 +17,12 @@ with those of another step: short calls take up to ``a`` less, long ones longer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
+from fabricsim.collectives.base import Template
 from fabricsim.collectives.builder import Builder
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.collectives import Algorithm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from fabricsim.collectives.base import Template
 
 
 def halving_doubling(members: int) -> Template:

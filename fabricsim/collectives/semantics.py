@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
+from fabricsim.collectives.base import Template
 from fabricsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.collectives.base import Template
 
 WINDOW = 2
 """Messages that a sender may be ahead of its receiver, as in the engines."""

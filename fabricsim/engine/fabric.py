@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from fabricsim.engine.arguments import (
     checked_group,
@@ -27,6 +28,7 @@ from fabricsim.engine.assembly import assemble
 from fabricsim.engine.carried import LinkUse, link_use
 from fabricsim.engine.completions import Completions
 from fabricsim.engine.failures import FabricEvent, What
+from fabricsim.engine.packet.recorder import Watch
 from fabricsim.engine.pump import Pump
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError, SimulationError
@@ -36,13 +38,6 @@ from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.targets import FabricPart, find, in_both_directions
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.program import Call, Program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.packet.recorder import Watch
 
 
 class Transfer(simpy.Event):

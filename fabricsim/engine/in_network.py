@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from fabricsim.collectives import by_host
 from fabricsim.collectives.base import NETWORK, Group, counted
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.collectives import ALGORITHMS
+from fabricsim.topology.host import Hop
 from fabricsim.topology.platform import Path, Platform
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.topology.host import Hop
-
 
 _FIRST = 2**40  # endpoint number of the switch of host 0, beyond any that a user may name
 

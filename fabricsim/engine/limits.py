@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.carried import carried
+from fabricsim.engine.completions import Replay
+from fabricsim.engine.fabric import Fabric
 from fabricsim.records.program import NONE
 from fabricsim.results.result import Limits, Rest
+from fabricsim.results.slowed import RateLeft
 from fabricsim.units import PS_PER_S, seconds
+from fabricsim.workload.program import Program
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.completions import Replay
-    from fabricsim.engine.fabric import Fabric
-    from fabricsim.results.slowed import RateLeft
-    from fabricsim.workload.program import Program
-
-    Demands = dict[int, dict[int, float]]
-    Interval = tuple[int, int]  # ps
+Demands = dict[int, dict[int, float]]
+Interval = tuple[int, int]  # ps
 
 _PAUSED = 0.1
 """Share of the calls' time: if no wire of theirs was paused for more, PAUSE frames have not held them."""

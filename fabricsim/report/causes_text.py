@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.results.causes import LIMITS, NETWORK, Cause
+from fabricsim.results.resources import ResourceSummary
 from fabricsim.units import human_percent, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.results.resources import ResourceSummary
 
 ROWS = 8
 """Causes and tiers shown at most; the JSON has all of them."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fabricsim.results.jobs import of_job
+from fabricsim.results.result import RunRecord
 from fabricsim.results.speed_up import speed_ups
 from fabricsim.results.summary import Summary, summarise, summarise_job
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.results.result import RunRecord
 
 
 class SideBySide(NamedTuple):

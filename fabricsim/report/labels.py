@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.results.result import RunRecord
+from fabricsim.results.result import RunRecord
 
 _NAMES = {"fabric": "name", "transport": "transport", "engine": "engine"}
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
+from fabricsim.results.packets import QueueSummary
 from fabricsim.units import human_bytes, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.results.packets import QueueSummary
 
 _COUNTS = {"marks": "Marked", "drops": "Dropped", "trims": "Trimmed", "errors": "Lost", "pauses": "Pauses"}
 

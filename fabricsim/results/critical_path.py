@@ -8,14 +8,12 @@ before that the walk goes on at this rank (as in Holmes and Gilge 2004, and in S
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, NONE
-
-if TYPE_CHECKING:
-    from fabricsim.results.result import RunRecord
+from fabricsim.results.result import RunRecord
 
 
 class Stretch(NamedTuple):

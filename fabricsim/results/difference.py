@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.results.resources import tier
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import Summary, summarise
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from fabricsim.results.result import RunRecord
 
 LARGEST = 10
 """Links named at most."""

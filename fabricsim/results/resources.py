@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from fabricsim.results.result import LinkRecord, RunRecord
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fabricsim.results.result import LinkRecord, RunRecord
 
 
 class ResourceSummary(TypedDict):

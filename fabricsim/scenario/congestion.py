@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from fabricsim.errors import Mistake
 from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate
-
-if TYPE_CHECKING:
-    from fabricsim.errors import Mistake
 
 __all__ = ["LAWS", "Bytes", "Columns", "Duration", "Factor", "Gain", "Interval", "Law", "Packets", "Rate", "Stages"]
 

@@ -6,19 +6,15 @@ the check that asked.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job
 from fabricsim.scenario.model_checks import MODEL_CHECKS
 from fabricsim.scenario.parallelism_checks import PARALLELISM_CHECKS
 from fabricsim.scenario.partial import settled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.job import Job
 
 MOST_MICRO_BATCHES = 1_000_000
 """Micro-batches of all ranks together in one iteration; each becomes several operations of some 500 bytes."""

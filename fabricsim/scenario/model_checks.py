@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from fabricsim.errors import Mistake
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.scenario.job import Job
+from fabricsim.scenario.job import Job
 
 
 def _latent(job: Job) -> Iterator[Mistake]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,10 +14,8 @@ from fabricsim.scenario.fabric import TOPOLOGIES, FabricSpec
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.jobs import PlacedJob
 from fabricsim.scenario.network import Ends
+from fabricsim.scenario.switch import SwitchSpec
 from fabricsim.scenario.transport import Transport
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.switch import SwitchSpec
 
 
 class Parts(Spec):

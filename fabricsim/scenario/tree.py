@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from fabricsim.scenario.toml_lines import KeyPath
+from fabricsim.scenario.toml_lines import KeyPath
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache, partial
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from fabricsim import measured
 from fabricsim.run.gpu_speed import gpu_speed
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _SCENARIO = "dlperf"
 _PER_HOST = 8

@@ -8,9 +8,10 @@ networking", SIGCOMM 2018, section 3.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.scenario.cluster import Pcie
+if TYPE_CHECKING:
+    from fabricsim.scenario.cluster import Pcie
 
 # Signalling rate per lane in transfers/s and line code, PCI Express Base Specification.
 _LANE_BITS = {1: 2.5e9 * 8 / 10, 2: 5e9 * 8 / 10, 3: 8e9 * 128 / 130, 4: 16e9 * 128 / 130, 5: 32e9 * 128 / 130}

@@ -5,15 +5,11 @@ Endpoints are numbered: GPUs (ranks) first, then one host memory per host.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fabricsim.errors import SimulationError
-from fabricsim.scenario.cluster import Cluster
-from fabricsim.scenario.fabric import FabricSpec, SwitchSpec
 from fabricsim.scenario.network import Ends
 from fabricsim.topology.dependencies import VirtualLanes
 from fabricsim.topology.hop_lists import Paths, in_hosts, joined
@@ -23,6 +19,14 @@ from fabricsim.topology.routing import Given, NextHops, Router, read_given
 from fabricsim.topology.shortest_paths import flow_hash, hash_all
 from fabricsim.topology.wires import WIRE, Wires, freeze, network_of
 from fabricsim.units import PS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from fabricsim.scenario.cluster import Cluster
+    from fabricsim.scenario.fabric import FabricSpec, SwitchSpec
 
 __all__ = ["WIRE", "Path", "Platform", "ProtocolCosts"]
 

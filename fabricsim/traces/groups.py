@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import shown, strided
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from fabricsim.traces.trace import Communication, GroupList, ProcessGroup, Recording
+from fabricsim.traces.trace import Communication, GroupList, ProcessGroup, Recording
 
 ALL_RANKS = "all ranks"
 """Description of a group of all ranks of a job whose file does not say how many there are."""

@@ -8,14 +8,16 @@ bandwidths.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import decoded
 from fabricsim.files.lines import MOST_BLANK
+from fabricsim.files.sources import Source
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.group_calls import GroupCalls
@@ -23,11 +25,6 @@ from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
 from fabricsim.traces.rank_groups import strided
 from fabricsim.traces.trace import MOST_SIZE, Communication, Operation, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
 
 MOST_LINE = 16 * 2**20
 """Bytes of the longest line."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,13 +11,15 @@ from fabricsim.errors import InputError
 from fabricsim.extensions import answer, is_ours
 from fabricsim.records import transport as tt
 from fabricsim.records.program import NEVER
-from fabricsim.scenario.balancing import LoadBalancing
-from fabricsim.scenario.congestion import Law
 from fabricsim.scenario.in_force import law_in_force, rule_in_force, setting
 from fabricsim.scenario.packet import MAXIMUM_PACKETS, SOCKET_KINDS
-from fabricsim.scenario.transport import Transport
 from fabricsim.transports.dispatch import dispatch, file_of
 from fabricsim.transports.framing import FRAMINGS, Framing
+
+if TYPE_CHECKING:
+    from fabricsim.scenario.balancing import LoadBalancing
+    from fabricsim.scenario.congestion import Law
+    from fabricsim.scenario.transport import Transport
 
 RECOVERIES = {"go-back-n": tt.GO_BACK_N, "selective": tt.SELECTIVE}
 """Numbers of the ways to recover from loss by their names in a scenario."""

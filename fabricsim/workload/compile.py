@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError, ScenarioError
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.job import Job, micro_batches
 from fabricsim.scenario.job_checks import job_problems, peak_problems
+from fabricsim.scenario.schedule import Direction, Step
 from fabricsim.units import human_bytes, human_seconds, seconds
 from fabricsim.workload import data_parallel, pipeline_parallel
 from fabricsim.workload.builder import ProgramBuilder, RepeatedOps
@@ -26,15 +31,6 @@ from fabricsim.workload.stages import Stage, plan_stages
 from fabricsim.workload.tape import gradient_bytes
 from fabricsim.workload.waiting import require_end
 from fabricsim.workload.work import Exchange
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.schedule import Direction, Step
 
 TIMERS = (
     "forward-compute",

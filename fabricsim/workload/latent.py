@@ -7,15 +7,11 @@ tokens and gathers them. Positions are turned and heads put together in one kern
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from fabricsim.scenario.job import Job
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import attention_width
+from fabricsim.workload.tape import Tape
 from fabricsim.workload.work import Exchange, Item, Pass
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
 
 
 def latent_projections(tape: Tape, job: Job, tokens: int) -> list[Item]:

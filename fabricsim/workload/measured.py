@@ -8,13 +8,11 @@ its shape and whether a causal mask hid half of it, a memory-bound kernel by wha
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fabricsim.scenario.cluster import MeasuredKernel, MeasuredStream, Precision
 from fabricsim.workload.attention import is_causal, is_windowed
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.cluster import MeasuredKernel, MeasuredStream, Precision
-    from fabricsim.workload.work import Operation
+from fabricsim.workload.work import Operation
 
 _Shape = tuple[int, int, int, int]
 

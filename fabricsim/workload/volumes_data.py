@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import lcm
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from fabricsim.scenario.job import Job, micro_batches
 from fabricsim.workload.adapters import gathered_elements, trained, trained_parameters
@@ -14,10 +15,7 @@ from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.tape import gathered_width, gradient_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    Part = Literal["dense", "experts"]
+Part = Literal["dense", "experts"]
 
 _ALIGNMENT = 128
 

@@ -12,16 +12,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.collectives.base import Template
 from fabricsim.records.program import NONE, STEP
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.collectives.base import Template
 
 _TIMED = [name for name in STEP.names or () if name not in {"shard", "into"}]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,15 +21,10 @@ from fabricsim.report.page.run_sections import ROWS, queues, run_sections, tiers
 from fabricsim.report.page.spans import spans
 from fabricsim.report.text import times
 from fabricsim.results.difference import change_of_causes
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import TrafficRecord, summarise_traffic
 from fabricsim.units import human_bytes, human_count, human_percent, human_seconds, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from fabricsim.results.result import RunRecord
 
 
 def write_page(results: Sequence[tuple[str, RunRecord | TrafficRecord]], path: Path) -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BufferedWriter
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from isal.igzip import IGzipFile
+from numpy.typing import NDArray
 
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
@@ -33,15 +36,8 @@ from fabricsim.report.trace_events.slices import (
 )
 from fabricsim.results.breakdown import rank_count
 from fabricsim.results.places import place_of
+from fabricsim.results.result import RunRecord
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fabricsim.results.result import RunRecord
 
 _WAY_OUT = "name a file in a folder that exists and has room"
 _AT_ONCE = 2**20

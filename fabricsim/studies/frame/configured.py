@@ -21,10 +21,9 @@ experts run one after another and have their tokens padded: ``moe_grouped_gemm: 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 _LAUNCHER = "24.07"
 _RELEASES = ("35a9aec", "e6afea3", "5f23b67", "0efdb23")  # v24.11.1, v25.01.1, v25.02.02 and v25.04.02

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.in_force import setting
+from fabricsim.studies.peers.cases import Case
 from fabricsim.studies.peers.runs import (
     DELAY,
     FLOW,
@@ -24,14 +27,6 @@ from fabricsim.studies.peers.runs import (
     scenario,
 )
 from fabricsim.transports.parameters import packet_framing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fabricsim.studies.peers.cases import Case
 
 INCAST = 1_024_000
 """Of each flow of an incast, bytes."""

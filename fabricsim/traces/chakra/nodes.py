@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
 from msgspec import MsgspecError
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import CLOCK_END, NONE
@@ -15,6 +16,7 @@ from fabricsim.traces.chakra import json_form as chakra_json
 from fabricsim.traces.chakra import own, schema
 from fabricsim.traces.chakra.groups import Named, plain_names
 from fabricsim.traces.chakra.own import Attributes, by_name
+from fabricsim.traces.chakra.schema import ChakraNode, Metadata
 from fabricsim.traces.dependencies import edges_of, in_a_cycle, of_lanes
 from fabricsim.traces.groups import ALL_RANKS
 from fabricsim.traces.trace import (
@@ -31,11 +33,6 @@ from fabricsim.traces.trace import (
     Recording,
     RecordingBuilder,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.chakra.schema import ChakraNode, Metadata
 
 COLLECTIVES: tuple[Operation, ...] = (
     "all_reduce",

@@ -8,9 +8,9 @@ another thread that had to end before (``src/trace_link/trace_linker.py`` of git
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from fabricsim.traces.kineto.messages import operation_of_kernel
+from fabricsim.traces.pytorch_et.calls import Calls, ParamComms, Timed
 from fabricsim.traces.pytorch_et.messages import moved
 from fabricsim.traces.trace import (
     COMMUNICATION,
@@ -24,9 +24,6 @@ from fabricsim.traces.trace import (
     RecordingBuilder,
 )
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from fabricsim.traces.pytorch_et.calls import Calls, ParamComms, Timed
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 

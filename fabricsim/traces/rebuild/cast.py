@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.groups import ONE_HOST
 from fabricsim.traces.rebuild.roles import resemble
-
-if TYPE_CHECKING:
-    from fabricsim.traces.trace import Recording, Trace
+from fabricsim.traces.trace import Recording, Trace
 
 MOST_RANKS = 2**20
 """Of a job that is replayed."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from fabricsim.traces.trace import ProcessGroup
+from fabricsim.traces.trace import ProcessGroup
 
 DATA_PARALLEL = frozenset({"dp", "data", "default", "ddp", "fsdp"})
 PIPELINE = frozenset({"pp", "pipeline"})

@@ -5,20 +5,15 @@ A kernel that was launched before the profiler began is captured without what it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
+from fabricsim.traces.rebuild.dependencies import Ordered
 from fabricsim.traces.trace import COMMUNICATION, Communication, Recording
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.rebuild.dependencies import Ordered
 
 
 def sizeless(what: Communication) -> bool:
