@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from fabricsim.report.compared import SideBySide, compared
@@ -13,15 +14,9 @@ from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.report.text import assumed_text, comparison_table, notes_text
 from fabricsim.results.difference import Difference, Pair, change_of_causes
+from fabricsim.results.result import RunRecord
+from fabricsim.results.summary import Summary
 from fabricsim.units import human_count, human_percent, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rich.table import Table
-
-    from fabricsim.results.result import RunRecord
-    from fabricsim.results.summary import Summary
 
 ROWS = 12
 """Kinds of calls shown at most."""

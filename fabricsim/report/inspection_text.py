@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from fabricsim.report.megatron_text import megatron_text
 from fabricsim.report.nccl_log_text import nccl_log_text
 from fabricsim.report.tables import SHOWN, FittedTable, titled
+from fabricsim.traces.inspecting import Inspection
+from fabricsim.traces.inspection import TraceSummary
+from fabricsim.traces.log_views import LogSummary, TableRow, TableSummary
 from fabricsim.units import human_bytes, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.table import Table
-
-    from fabricsim.traces.inspecting import Inspection
-    from fabricsim.traces.inspection import TraceSummary
-    from fabricsim.traces.log_views import LogSummary, TableRow, TableSummary
 
 
 def inspection_text(inspection: Inspection) -> RenderableType:

@@ -8,10 +8,12 @@ waited for before the next is launched, so that what an iteration takes beyond i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.files.lines import LineParser, lines
+from fabricsim.files.sources import Source
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.rank_groups import strided
@@ -27,11 +29,6 @@ from fabricsim.traces.trace import (
     RecordingBuilder,
 )
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
 
 MOST_ROWS = 5_000_000
 """Operations of one file."""

@@ -10,24 +10,21 @@ PyTorch's own files are pickles. A pickle runs what its writer wants when it is 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList, decoded
+from fabricsim.files.sources import Source
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.group_calls import GroupCalls
 from fabricsim.traces.kineto.messages import MOST_RANKS, communication, note_of
 from fabricsim.traces.trace import LAUNCH, Communication, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
 
 _OPENING = re.compile(rb'\s*\{.*?"entries"\s*:\s*\[', re.DOTALL)
 _IN_ENTRY = re.compile(rb'"(?:profiling_name|pg_config|pg_status)"')

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.chakra.schema import Attribute, ChakraNode
 from fabricsim.traces.trace import GroupList
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.files.sources import Source
 
 _MOST_BYTES = 256 * 2**20  # of a JSON file, which is read whole
 _MOST_RANKS = 10**7

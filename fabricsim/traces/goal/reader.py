@@ -8,21 +8,18 @@ ICPP 2009. The binary form is not read.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from fabricsim.errors import TraceError
 from fabricsim.files.lines import LineParser, lines
+from fabricsim.files.sources import Source
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.goal.writer import MOST_OPTION
 from fabricsim.traces.trace import COMMUNICATION, COMPUTE, MOST_SIZE, Communication, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
 
 MOST_STATEMENTS = 20_000_000
 """Operations and dependencies of one file."""

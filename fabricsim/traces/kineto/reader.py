@@ -10,12 +10,14 @@ copy that returns when it is done, is known without.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.dependencies import edges_of
 from fabricsim.traces.device_libraries import library_of
@@ -40,13 +42,6 @@ from fabricsim.traces.trace import (
     RecordingBuilder,
 )
 from fabricsim.units import PS_PER_US, human_percent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fabricsim.files.sources import Source
 
 _NS_PER_US = 1000
 

@@ -8,10 +8,11 @@ other such. Chakra's ``chakra_trace_link`` adds kernels and times; where they ar
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.pytorch_et import timed as pytorch_et_timed
@@ -20,11 +21,6 @@ from fabricsim.traces.pytorch_et.calls import Calls, ParamComms
 from fabricsim.traces.pytorch_et.messages import PEERLESS, Groups
 from fabricsim.traces.pytorch_et.nodes import OperatorNode, node_of
 from fabricsim.traces.trace import ProcessGroup, Recording, RecordingBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
 
 _OPENING = re.compile(rb'\s*\{[^\[\]{}]*"schema"\s*:\s*"([^"]*)"[^\[\]{}]*"nodes"\s*:\s*\[')
 _KNOWN = re.compile(rb"1\.(0|1)\.\d")
