@@ -1,7 +1,5 @@
 """A calibration from measured tables to estimates, warnings and errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

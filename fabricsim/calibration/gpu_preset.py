@@ -1,7 +1,5 @@
 """Writing measured kernels as the preset of a GPU: what they were laid over, and each time with its source."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

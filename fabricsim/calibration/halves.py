@@ -1,7 +1,5 @@
 """How well half of a table tells the other half, over many random halves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

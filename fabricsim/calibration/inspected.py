@@ -1,7 +1,5 @@
 """Times of collectives from logs of NCCL's inspector: what a job's own calls took, by size."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

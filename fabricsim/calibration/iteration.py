@@ -1,7 +1,5 @@
 """The speed of a job's GPUs from a measured iteration, and a scenario that has it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

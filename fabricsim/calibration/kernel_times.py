@@ -5,8 +5,6 @@ such as a product whose inner dimension was cut, their sum. Calls that ran besid
 and count only if there are no others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

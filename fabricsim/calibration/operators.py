@@ -6,8 +6,6 @@ Operators such as ``aten::linear`` and ``aten::scaled_dot_product_attention`` ca
 has an operation for; kernels of others, and of numbers that are neither fp16 nor bf16 nor fp32, have none.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from math import prod

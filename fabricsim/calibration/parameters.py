@@ -1,7 +1,5 @@
 """What is calibrated: keys of a transport preset, between which bounds, and how they are written."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

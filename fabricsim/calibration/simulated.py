@@ -1,7 +1,5 @@
 """What the simulator says of the measured tables: times by size under given parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 

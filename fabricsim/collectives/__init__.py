@@ -1,7 +1,5 @@
 """Collective algorithms: one file each, a function from the group to its messages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

@@ -4,8 +4,6 @@ A template says nothing of sizes, ranks or routes; it is made once per algorithm
 shared by all calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Builds templates whose members do different things, step by step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -7,8 +7,6 @@ and so follow the size of a call, where ASTRA-sim sends what the file says whate
 what is checked nevertheless.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

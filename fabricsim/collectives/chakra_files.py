@@ -6,8 +6,6 @@ that it waits for. Form: what ``chakra_converter`` of github.com/astra-sim/colle
 places in the group, a send finds the receive of the same tag, and files are named ``<name>.<rank>.et``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

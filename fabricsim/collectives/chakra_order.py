@@ -5,8 +5,6 @@ same: messages without counterpart, ranks that wait for ever, a rank that nothin
 has sent or received too little.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, NoReturn

@@ -14,8 +14,6 @@ and that one goes out.
 One round of ``h`` hosts below one switch, with one GPU each: ``2 (a + S / B)``; many rounds come to ``S / B``.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from fabricsim.collectives.base import NETWORK, Group, Template

@@ -16,8 +16,6 @@
 A scenario with ``collectives.algorithm = { all_reduce = "star" }`` then uses it. Scenario files hold no code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -7,8 +7,6 @@ message, for a buffer of ``S`` bytes on ``n`` ranks whose links carry ``B`` byte
     all-reduce, the one then the other    2 (a + (n - 1) / n S / B)
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -15,8 +15,6 @@ ranks without a neighbour begin at once, so that their first message is there ea
 with those of another step: short calls take up to ``a`` less, long ones longer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from fabricsim.collectives.base import Template

@@ -8,8 +8,6 @@ arXiv 1807.11205; M. Cho and others, "BlueConnect", IBM J. R&D 63 (2019)). With 
     2 (g - 1) (a1 + S / g / B1) + 2 (h - 1) (a2 + S / (g h) / B2)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fabricsim.collectives.base import Group, Template

@@ -7,8 +7,6 @@ blocks run side by side, as strands. What ``rrs`` passes on is kept in the sourc
 (``inplace="1"``); times of copies within a GPU, and which channel a thread block has, are not modelled.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path

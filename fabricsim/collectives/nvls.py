@@ -13,8 +13,6 @@ which sending and receiving overlap, come to ``(g + 1) / g S / B``. A reduce-sca
 ``2 a + (g + 1) / g S / B``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fabricsim.collectives.base import Group, Template, alone

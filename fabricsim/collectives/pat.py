@@ -9,8 +9,6 @@ holds all that a step sends; it cuts larger calls into rounds, as ``chunk`` does
 With ``k = ceil(log2 n)`` both take ``k a + (n - 1) / n S / B``.
 """
 
-from __future__ import annotations
-
 from fabricsim.collectives.base import Template
 from fabricsim.collectives.bruck import Turn, shifted
 from fabricsim.scenario.collectives import Algorithm

@@ -4,8 +4,6 @@ This says whether an algorithm is right, whatever it costs: an all-reduce is rig
 member holds, of every shard, the sum of all contributions, each exactly once.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Sequence

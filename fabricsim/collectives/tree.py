@@ -14,8 +14,6 @@ A call with one channel has one of the two trees alone: each of NCCL's channels 
 so that a host with two below it sends and receives three times the data: at least ``2 d a``, and ``3 S / B``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What a process may give a fabric: numbers and groups that are checked before anything is posted."""
 
-from __future__ import annotations
-
 import operator
 import sys
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Puts together what a fabric consists of: transport, platform, and the world of the scenario's engine."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """The SimPy face of the fabric: any process of any environment may send, reduce or replay on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What fails while a fabric runs, when routing knows of it, and what is cut off for good."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

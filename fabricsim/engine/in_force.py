@@ -1,7 +1,5 @@
 """What befalls the parts of a fabric at present, failure by failure, so that the end of one leaves the others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar

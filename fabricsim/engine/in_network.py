@@ -1,7 +1,5 @@
 """Switches as ends of messages: where algorithms reduce in the network, and the ways there."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What held each collective call of a run: the resource that it used most, and what it waited for besides."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ SimPy holds one event, at the instant at which the world has something to do nex
 processes of any number, may so share an environment.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Ways of messages: by one NIC, or in equal parts by several of the same host."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The objects of a list in a JSON file, one after the other, so that a file need not fit into memory."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Lines of a text source that nobody has vouched for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A TOML file per table in this folder: ``title``, ``source``, ``licence``, ``cert
 prints them; `load` turns them into base units.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A simulated benchmark as a table that fits any terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

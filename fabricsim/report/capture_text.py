@@ -1,7 +1,5 @@
 """A replay beside its capture, as a headline, a table of transfers, and what was assumed."""
 
-from __future__ import annotations
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 

@@ -1,7 +1,5 @@
 """Causes along the critical path, and resources by tier, as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType

@@ -1,7 +1,5 @@
 """Runs side by side: what is a row, and how much faster each is."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

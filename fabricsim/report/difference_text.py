@@ -1,7 +1,5 @@
 """Two runs of one scenario side by side: where they differ, and what packets say about why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType

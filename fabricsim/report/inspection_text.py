@@ -1,7 +1,5 @@
 """What trace and log files hold, as tables for the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType

@@ -1,7 +1,5 @@
 """What tells several runs apart."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fabricsim.results.result import RunRecord

@@ -1,7 +1,5 @@
 """What a training log of Megatron-LM says, as text and a table of timers."""
 
-from __future__ import annotations
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text

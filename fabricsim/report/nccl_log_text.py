@@ -1,7 +1,5 @@
 """The set-up that a log of NCCL shows, as tables for the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType

@@ -4,8 +4,6 @@ Columns, widths and number forms are those of nccl-tests 2.18 (``src/util.cu`` o
 github.com/NVIDIA/nccl-tests), so that scripts which read its output read this too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Traffic between pairs of ranks as tables for the terminal."""
 
-from __future__ import annotations
-
 from rich.console import Group, RenderableType
 from rich.text import Text
 

@@ -1,7 +1,5 @@
 """The most congested wires of a packet run as a table, and what one of them suffered in words."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.console import Group, RenderableType

@@ -1,7 +1,5 @@
 """Tables that hold at any width: a figure is never cut, and no word is broken as long as there is another way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box

@@ -1,7 +1,5 @@
 """What a network consists of, as tables."""
 
-from __future__ import annotations
-
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text

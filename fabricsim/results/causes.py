@@ -1,7 +1,5 @@
 """What an iteration waited for: the causes along its critical path, the one that took most first."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypedDict

@@ -5,8 +5,6 @@ an op of the same rank which ended at this very time. A collective moves data fr
 before that the walk goes on at this rank (as in Holmes and Gilge 2004, and in Scalasca's critical-path profile).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from typing import NamedTuple
 

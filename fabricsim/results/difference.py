@@ -1,7 +1,5 @@
 """Where two runs of one scenario differ: calls, timers, and the use of links."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from fabricsim.results.resources import tier

@@ -1,7 +1,5 @@
 """Parts of a result from groups of an HDF5 file; see `fabricsim.results.hdf5`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, cast

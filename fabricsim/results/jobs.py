@@ -1,7 +1,5 @@
 """Several jobs of one run: which part of the result is whose, and what became of each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TypedDict
 

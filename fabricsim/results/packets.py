@@ -1,7 +1,5 @@
 """What a packet run knows beyond a flow run: counts of each wire, taps over time, and the packet log."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 

@@ -1,7 +1,5 @@
 """Who sends how much to whom: bytes by pair of ranks and by parallel dimension."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypedDict
 

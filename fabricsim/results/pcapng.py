@@ -5,8 +5,6 @@ Block types, options and their padding are those of the IETF draft "PCAP Now Gen
 Payloads are cut off; the original length of each frame is kept.
 """
 
-from __future__ import annotations
-
 import struct
 from itertools import pairwise
 from pathlib import Path

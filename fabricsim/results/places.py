@@ -1,7 +1,5 @@
 """The place of each rank in the parallel dimensions of its job."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from fabricsim.results.breakdown import rank_count

@@ -1,7 +1,5 @@
 """The resources of a run by their kind: how many, and how much they were used."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """The histogram of message slowdowns: its bins and percentiles."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

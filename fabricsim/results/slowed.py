@@ -1,7 +1,5 @@
 """What failures left of the rates of wires over time."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How much faster runs are than the slowest of them, for the work that they do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

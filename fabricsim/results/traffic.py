@@ -1,7 +1,5 @@
 """A traffic matrix, what came of it on a fabric, and the summary of that."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NotRequired, TypedDict
 

@@ -1,7 +1,5 @@
 """Use of resources over time, by tier: of wires as recorded, of others by the calls that they held."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

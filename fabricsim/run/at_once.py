@@ -1,7 +1,5 @@
 """Many scenarios at once, in threads: kernels run without the GIL, the Python around them does not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 

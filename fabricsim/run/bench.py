@@ -1,7 +1,5 @@
 """What nccl-tests and the OSU latency test would measure on a simulated cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Sequence
 from typing import cast
 

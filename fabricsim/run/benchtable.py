@@ -1,7 +1,5 @@
 """The bench command: sizes, captured references, and tables in the form of nccl-tests and OSU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

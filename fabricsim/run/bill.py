@@ -1,7 +1,5 @@
 """What the network of a scenario consists of, and what that costs by a price list."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import simpy

@@ -11,8 +11,6 @@ both ends of its stages, and ``z`` the slowest. The third sum is over the first 
 Sources, and what is derived here: explanation/rail-only of the documentation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache

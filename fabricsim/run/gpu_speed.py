@@ -4,8 +4,6 @@ The time of an iteration grows with what its kernels take, from that of communic
 stretch that holds the measured time are brought together by the Illinois method (Dowell and Jarratt, BIT 11, 1971).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fabricsim.errors import InputError

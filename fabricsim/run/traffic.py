@@ -6,8 +6,6 @@
     scenario.toml ───── load ───► Scenario ┴─ simulate ──► TrafficResult
 """
 
-from __future__ import annotations
-
 import inspect
 import time
 from collections.abc import Callable, Mapping

@@ -7,8 +7,6 @@ drawn together. Both sides count, as a share cannot be above 1 and the slower of
 What a model with the right parameters would be off besides is `fabricsim.run.model_error`'s.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

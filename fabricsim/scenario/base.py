@@ -1,7 +1,5 @@
 """The common base of every model in a scenario."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache

@@ -4,8 +4,6 @@ Each check yields the mistakes it finds. A scenario that has other mistakes is c
 good values go: asking for one that is not settled raises `Unsettled`, and that check ends there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace

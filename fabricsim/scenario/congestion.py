@@ -1,7 +1,5 @@
 """Laws of congestion control: what all have, and which there are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """What a job's scenario leaves to defaults that decide its time."""
 
-from __future__ import annotations
-
 from fabricsim.scenario.job import Job
 from fabricsim.units import human_seconds, seconds
 

@@ -1,7 +1,5 @@
 """The network between the hosts: what all topologies have, and which topologies there are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 

@@ -8,8 +8,6 @@ Later layers (the file over what it extends, ``--set`` over the file) are laid o
 written beside the earlier name stay. A table that was written in full is replaced by a name.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import tomllib

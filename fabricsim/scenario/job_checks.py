@@ -4,8 +4,6 @@ As in `fabricsim.scenario.checks`, asking a job with other mistakes for a value 
 the check that asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

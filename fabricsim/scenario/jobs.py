@@ -1,7 +1,5 @@
 """Several jobs on one cluster: which ranks each has, and when it begins."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

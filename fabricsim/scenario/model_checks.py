@@ -1,7 +1,5 @@
 """Checks of what a job's model consists of, against one another and against the job."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from fabricsim.errors import Mistake

@@ -1,7 +1,5 @@
 """Files that a scenario names: what a run reads beside them, and must not write over."""
 
-from __future__ import annotations
-
 import glob
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """NVLinks that join the GPUs of a host directly, without a switch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple

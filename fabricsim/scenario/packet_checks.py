@@ -4,8 +4,6 @@ What stands in one table, or in one switch, is checked always; a transport is he
 if the packet engine is chosen, since the flow engine uses neither's packet settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial

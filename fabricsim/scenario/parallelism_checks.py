@@ -1,7 +1,5 @@
 """Checks of the settings of a job's parallelism against its batch and one another."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from fabricsim.errors import Mistake

@@ -1,7 +1,5 @@
 """The tables of a scenario, not yet held against each other."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

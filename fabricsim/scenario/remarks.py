@@ -1,7 +1,5 @@
 """What a reader of a result has to know of a scenario and is no mistake, such as settings without effect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Checks of what runs side by side: several jobs, and traffic beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fabricsim.errors import Mistake

@@ -3,8 +3,6 @@
 Both are counted from the scenario alone, so that what would take minutes is refused before anything is built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from numbers import Integral
 from types import NoneType

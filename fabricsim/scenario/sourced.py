@@ -1,7 +1,5 @@
 """A scenario or preset with everything included, and beside each value where it was written and its source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

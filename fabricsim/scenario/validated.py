@@ -1,7 +1,5 @@
 """Tables other than scenarios, checked: files of sweeps, price lists."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from pydantic import ValidationError

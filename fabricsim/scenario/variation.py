@@ -1,7 +1,5 @@
 """How GPUs and hosts differ from what their presets say: by given factors, or by ones drawn from the seed."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping

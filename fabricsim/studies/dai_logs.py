@@ -4,8 +4,6 @@ Frontera has four Quadro RTX 5000 per host, one FDR adapter and no GPUDirect. On
 ran, whose all-reduces are far below the wire, so that its rows are shown apart. Nothing is fitted.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim import measured

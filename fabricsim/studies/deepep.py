@@ -5,8 +5,6 @@ latency it goes to each of its experts by itself. Choices are even, so that eith
 rail, of all GPUs as if each were a host of its own, or of the GPUs of one host. Nothing is fitted to a row.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

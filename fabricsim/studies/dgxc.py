@@ -4,8 +4,6 @@ Llama, GPT-3, Nemotron and Grok in BF16 and FP8. Nothing is fitted to a row; wha
 one rule (`fabricsim.studies.frame.recipes`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.studies.frame import recipes

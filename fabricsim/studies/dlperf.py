@@ -6,8 +6,6 @@ What kernels reach under a framework, in a precision, compiled or not, is one nu
 calibrated on the rows with the fewest GPUs, which are not judged: on one GPU, if there are such.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache, partial
 from statistics import median

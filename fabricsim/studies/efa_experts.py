@@ -12,8 +12,6 @@ there are chunks, two for each stage, and then nothing is recomputed; without it
 core attention, Megatron-core's default. The recipes say the rest (`_QWEN3`).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

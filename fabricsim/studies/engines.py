@@ -4,8 +4,6 @@ Both engines have the same hosts, adapters, routes and step costs. What differs 
 max-min sharing against packets, acknowledgements, queues and congestion control.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean

@@ -3,8 +3,6 @@
 Nothing is fitted to a row. Their hosts and networks are mostly not stated: those of DGX A100 and DGX H100 stand in.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing is fitted to a row. All is of NVIDIA/JAX-Toolbox and of the configurations that it starts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ One set of parameters per GPU type serves all of them. Nothing is fitted to an i
 measurements of single kernels, communication from NCCL's own tables and the cluster.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim import measured

@@ -14,8 +14,6 @@ to their even share (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-
 all layers but the first have experts.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

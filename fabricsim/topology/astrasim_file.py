@@ -4,8 +4,6 @@ Keys after ``NetworkParser.cpp`` of github.com/astra-sim/astra-network-analytica
 in all dimensions; NPUs that only a switch joins have one cable to that.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations

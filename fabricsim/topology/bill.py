@@ -1,7 +1,5 @@
 """Bills of materials: what a network consists of, priced from a list."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple

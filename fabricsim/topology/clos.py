@@ -1,7 +1,5 @@
 """Folded Clos networks: what stands above a row of leaves, in one tier of spines or in pods below cores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

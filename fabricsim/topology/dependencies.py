@@ -6,8 +6,6 @@ If these dependencies have a circle, all in it may wait for one another for good
 what arrives, so only wires between switches matter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 

@@ -3,8 +3,6 @@
 Both are decided once for a connection, as adapters that route at their source do, and not again for each packet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -4,8 +4,6 @@ Each form gives rows as the CSV file has them, so that what is wrong with a cabl
 of graphs have ``rate`` (``"100Gbps"``) or ``gbps``, and ``delay`` (``"500ns"``) or ``delay_ns``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Groups of switches, each of which has cables to every other one: what dragonflies have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fabricsim.errors import Mistake

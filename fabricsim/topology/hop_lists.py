@@ -1,7 +1,5 @@
 """Hops of many ways at once, in arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ Keys after ``artifacts/openapi.yaml`` 2.4 of github.com/Keysight/infragraph; sli
 edges are NICs, and all other instances are switches. What is inside of devices the scenario's cluster says.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product

@@ -1,7 +1,5 @@
 """What a network consists of: switches, ports, cables and transceivers by kind; its bisection and diameter."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace

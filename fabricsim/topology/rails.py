@@ -1,7 +1,5 @@
 """Rails: NICs of one number in their hosts that have switches of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fabricsim.errors import Mistake

@@ -1,7 +1,5 @@
 """What names of cables, switches, NICs, hosts and GPUs stand for: wires, and endpoints that are gone with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A network told in a line per tier of switches: how many, ports down and up, oversubscription."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -5,8 +5,6 @@ Columns after ``LogItem`` in ``log_analyzer/log.py`` of github.com/aliyun/aicb; 
 waited for before the next is launched, so that what an iteration takes beyond its operations is the host's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Dependencies as pairs of nodes, and whether they can be met at all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

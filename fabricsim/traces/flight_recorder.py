@@ -7,8 +7,6 @@ how long it took. Times when its watchdog noticed something are no times of the 
 PyTorch's own files are pickles. A pickle runs what its writer wants when it is read: such files are refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from math import prod

@@ -1,7 +1,5 @@
 """Communications of a group in a row, of which those that NCCL was given together run beside one another."""
 
-from __future__ import annotations
-
 from fabricsim.traces.trace import COMMUNICATION, HOST, Communication, RecordingBuilder
 
 

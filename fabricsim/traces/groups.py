@@ -1,7 +1,5 @@
 """Completes the groups of recordings by what a file beside them lists, and sizes that depend on it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 

@@ -7,8 +7,6 @@ Tensors that were copied into the fusion buffer, and whose communications begin 
 communication. A hierarchical all-reduce is several: `fabricsim.traces.horovod_parts` has what each moves.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Finds out what files hold, traces or not, and puts it into numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypedDict

@@ -1,7 +1,5 @@
 """What a trace holds, in numbers: ranks, streams, steps, communications and their sizes, and what is missing."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 import numpy as np

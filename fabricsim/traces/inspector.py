@@ -6,8 +6,6 @@ what one rank hands in to an all-gather, or gets of a reduce-scatter: the plugin
 bandwidths.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple

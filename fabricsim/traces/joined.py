@@ -4,8 +4,6 @@ The n-th communication that a rank has launched in one is the n-th in the other;
 its operation is. Sizes that both say must be the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What files that are no traces say: tables of nccl-tests and OSU, training logs, and the set-up that NCCL logs."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

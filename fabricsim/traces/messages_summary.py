@@ -4,8 +4,6 @@ A captured part of a collective lasts from when its rank was ready until all wer
 is the transfer: from the latest start to the latest end.
 """
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 import numpy as np

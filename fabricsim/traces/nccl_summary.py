@@ -1,7 +1,5 @@
 """The set-up that a log of NCCL shows, in numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TypedDict

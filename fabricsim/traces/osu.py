@@ -4,8 +4,6 @@ Form after mvapich.cse.ohio-state.edu/benchmarks: two or more comment lines with
 columns, then a size and one value or more per line.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path

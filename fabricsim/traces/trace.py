@@ -4,8 +4,6 @@ Every trace reader makes `Recording` values, one per rank, and says nothing that
 what is missing is ``NONE``, an empty name or an empty tuple. `fabricsim.traces.rebuild` makes a program of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args

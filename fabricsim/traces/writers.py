@@ -1,7 +1,5 @@
 """The forms in which traces are written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple

@@ -5,8 +5,6 @@ A product of a frozen matrix from ``a`` to ``b`` gets one from ``a`` to ``rank``
 side is split as well; sums and gathers of the few elements between the two are left out.
 """
 
-from __future__ import annotations
-
 from fabricsim.scenario.job import Job
 from fabricsim.workload.shapes import Block, attention_width, feed_forward, key_width, stage_blocks, up_projections
 

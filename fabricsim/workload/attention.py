@@ -13,8 +13,6 @@ et al., arXiv 2310.01889, as in Transformer Engine). ``"ulysses"`` trades parts 
 one all-to-all each for query, key, value and result (Jacobs et al., arXiv 2309.14509).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Programs built op by op, rank by rank."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 

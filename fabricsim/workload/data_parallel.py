@@ -15,8 +15,6 @@ Rajbhandari et al., "ZeRO", arXiv 1910.02054; 1 is Megatron-LM's distributed opt
 FullyShardedDataParallel (Zhao et al., arXiv 2304.11277).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ they are. Tokens are ordered by kernels that ask of each copy and expert whether
 DeepEP, docs/Hybrid-EP_Implementation.md and deep_ep/hybrid_ep_buffer.py).
 """
 
-from __future__ import annotations
-
 import math
 
 from fabricsim.scenario.job import Job

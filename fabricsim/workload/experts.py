@@ -13,8 +13,6 @@ tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668,
 are, or with ``pad_to_capacity`` exactly so many times it (`load`); all others wait for it in the exchange that follows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Feed-forward networks: one for all tokens."""
 
-from __future__ import annotations
-
 from fabricsim.scenario.job import Job
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import feed_forward, up_projections

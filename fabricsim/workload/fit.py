@@ -1,7 +1,5 @@
 """Whether a job fits into a GPU's memory, and what would make it fit."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from typing import get_args

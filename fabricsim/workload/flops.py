@@ -1,7 +1,5 @@
 """Floating-point operations of a whole iteration, for utilisation figures."""
 
-from __future__ import annotations
-
 from fabricsim.scenario.job import Job, Parallelism
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import Block, stage_blocks

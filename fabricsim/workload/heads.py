@@ -1,7 +1,5 @@
 """Both ends of a model: embedding, and logits with their loss."""
 
-from __future__ import annotations
-
 from fabricsim.scenario.job import Job
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import TOKEN_TYPES

@@ -1,7 +1,5 @@
 """Of which kind each layer of a model is, and of which parts layers consist."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import chain
 from typing import Literal

@@ -1,7 +1,5 @@
 """One rank's ops, added in the order in which it launches them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import inf

@@ -5,8 +5,6 @@ heads follow (DeepSeek-AI, arXiv 2412.19437, equations 1 to 9). With sequence pa
 tokens and gathers them. Positions are turned and heads put together in one kernel each for queries and for keys.
 """
 
-from __future__ import annotations
-
 from fabricsim.scenario.job import Job
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import attention_width

@@ -15,8 +15,6 @@ Tensor parallelism splits heads and groups. So does context parallelism: by an a
 behind the scan, ranks trade parts of the sequence for heads (``MambaContextParallel``).
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ both a library is asked for hangs on how a framework stores weights, and the wor
 its shape and whether a causal mask hid half of it, a memory-bound kernel by what it does and the bytes it moves.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

@@ -14,8 +14,6 @@ of 1F1B, and ``1 + (p - 1) / (p v)`` times as much when interleaved (section 4.2
 pass of their own, what that needs stays from the backward pass on (`for_weights`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain

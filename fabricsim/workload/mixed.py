@@ -1,7 +1,5 @@
 """A job whose ranks do not all run on the same: each takes the time of its own GPU and host."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property

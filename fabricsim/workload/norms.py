@@ -1,7 +1,5 @@
 """What lies between the products of a layer: norms, dropout and residual connections."""
 
-from __future__ import annotations
-
 from fabricsim.workload.tape import Tape, layouts_of
 from fabricsim.workload.work import MASK, Operation, Pass
 

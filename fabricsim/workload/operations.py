@@ -35,8 +35,6 @@ mask, the relative bias of T5 (added inside the product of queries and keys) and
 elements per token are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

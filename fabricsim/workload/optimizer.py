@@ -1,7 +1,5 @@
 """What the optimizer does once per iteration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ are on each rank (Shoeybi et al., arXiv 1909.08053, section 3). With ``f = 4 h``
 ``12 h^2 / t + (7 / t + 6) h`` parameters, ``12 h^2 + 13 h`` in all.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from fabricsim.scenario.job import Experts, Job, Model, Parallelism

@@ -14,8 +14,6 @@ that is to fill a bubble.
 A receive that waits holds processors (`held_by_receives`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from fabricsim.records.program import OVERLAPPED_STREAM

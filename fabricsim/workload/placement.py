@@ -5,8 +5,6 @@ Ranks are counted with the first dimension of ``order`` innermost, as Megatron-L
 span the job.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

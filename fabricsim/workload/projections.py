@@ -6,8 +6,6 @@ made, and each takes its queries, and the keys and values of their group, out of
 of NVIDIA/Megatron-LM, megatron/core/transformer/attention.py).
 """
 
-from __future__ import annotations
-
 from fabricsim.scenario.job import Job
 from fabricsim.workload.shapes import attention_width, key_heads, key_width
 from fabricsim.workload.tape import Tape, streamed

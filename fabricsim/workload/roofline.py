@@ -32,8 +32,6 @@ passes the host is followed kernel by kernel (`fabricsim.workload.issue`).
 Kernels that were measured (``kernels`` and ``streams`` of the GPU) take the measured time.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What each virtual stage of a job's pipeline computes, holds and sends."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain, groupby

@@ -4,8 +4,6 @@ Every random choice has a stream of its own, named after what it decides, so tha
 size leaves the other choices as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Volumes counted beside volumes by formula, as plain values."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from fabricsim.workload.tally import Volume, Volumes

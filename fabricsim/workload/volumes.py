@@ -25,8 +25,6 @@ expert      2 all-to-alls each way per layer of experts       Lepikhin et al., a
 =========== ================================================= ==================================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fabricsim.scenario.job import Job, micro_batches

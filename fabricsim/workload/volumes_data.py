@@ -1,7 +1,5 @@
 """What data parallelism sends, in closed form: gradients reduced and parameters gathered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import lcm

@@ -1,7 +1,5 @@
 """Whether the stages of a user's schedule wait for each other for ever."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter

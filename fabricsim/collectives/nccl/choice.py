@@ -1,7 +1,5 @@
 """The algorithm and protocol that NCCL takes for a call: ``src/enqueue.cc``, ``getAlgoInfo``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

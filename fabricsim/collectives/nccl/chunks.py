@@ -1,7 +1,5 @@
 """How NCCL cuts a call: ``src/enqueue.cc``, ``computeColl`` of 2.5 and ``calcCollChunking`` after it."""
 
-from __future__ import annotations
-
 from math import log2
 
 from fabricsim.collectives.choice import FIFO_STEPS

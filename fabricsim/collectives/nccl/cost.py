@@ -3,8 +3,6 @@
 Times in us, rates in GB/s, sizes in bytes.
 """
 
-from __future__ import annotations
-
 from math import log2
 
 from fabricsim.collectives.nccl.graph import GroupShape

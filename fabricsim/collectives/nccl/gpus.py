@@ -1,7 +1,5 @@
 """What NCCL knows of a GPU by its type: compute capability, and the rate that it reckons with for an NVLink."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fabricsim.errors import InputError

@@ -5,8 +5,6 @@ NCCL looks for as many channels as the links carry, at rates from a list, and ta
 each link of a host whose GPUs are taken in PCI order; the search for other orders is left out. Rates are GB/s.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

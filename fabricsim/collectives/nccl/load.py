@@ -1,7 +1,5 @@
 """What a ring may carry through the PCIe links of a host, as NCCL reckons."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """From NCCL's choice to what the engine runs: algorithm, channels, chunk, step times and line of the protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction

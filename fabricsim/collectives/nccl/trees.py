@@ -3,8 +3,6 @@
 Within a host the GPUs form a chain below the one that talks to the parent's host (``src/graph/connect.cc``).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Flows that stand still because their way is down, and when they go on."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol

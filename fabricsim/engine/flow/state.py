@@ -1,7 +1,5 @@
 """All tables of the flow engine and their growth."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

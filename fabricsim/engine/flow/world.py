@@ -1,7 +1,5 @@
 """The compiled world: all tables of the flow engine, what is posted to it, and the call into the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -14,8 +14,6 @@ What is not exact is not folded:
   instant one waits. Nothing is folded then, unless what is close will do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What stands for what in a folded run."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the groups of a plan put on a platform: members, connections, and the routes that these take."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What of a plan is simulated: all ranks, or one for all that are alike; and what a run is to say about it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Classes of ranks, resources and routes that nothing can tell apart, and one of each: what folding simulates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

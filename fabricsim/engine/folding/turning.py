@@ -8,8 +8,6 @@ receive from one of them, and send to that one.
 Which shards a step is about does not matter: they are of one size, or the members are told apart (`fold`).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import groupby
 

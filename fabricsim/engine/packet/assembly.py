@@ -1,7 +1,5 @@
 """Puts the packet engine together: network, world and wiring of one scenario."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

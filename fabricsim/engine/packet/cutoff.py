@@ -1,7 +1,5 @@
 """Flows that links which failed for good have cut off: their senders would send again until the clock ends."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

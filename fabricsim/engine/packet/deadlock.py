@@ -9,8 +9,6 @@ that anything may still free, which is a control frame or packets on their way, 
 that is not held up. Of what remains, each waits for others that remain.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Whether the delay that a congestion control aims at leaves flows alone on idle links."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import warnings

@@ -1,7 +1,5 @@
 """Flows of the packet engine that are cut short between two calls of its kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether the headroom of PFC holds what is still on its way when a link is paused."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Before a run: whether buffers of a lossless network may wait for one another in a circle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

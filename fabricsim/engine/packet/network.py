@@ -1,7 +1,5 @@
 """From a platform and a scenario to the packet engine's links, ports, queues and nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

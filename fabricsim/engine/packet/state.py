@@ -1,7 +1,5 @@
 """All tables of the packet engine and their growth."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache

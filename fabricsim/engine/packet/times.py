@@ -1,7 +1,5 @@
 """What single packets take over idle wires, by which flows and routes are set up."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

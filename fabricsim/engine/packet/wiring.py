@@ -1,7 +1,5 @@
 """Connections of the packet engine: flows with their paths, servers and unloaded round trips."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The compiled world of the packet engine: programs as in the flow engine, and a network of packets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Hosts: the NIC that serves flows in turn, and the servers between memory and wire."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from fabricsim.engine.reference.flows import Flow, NetworkParts

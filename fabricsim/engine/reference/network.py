@@ -1,7 +1,5 @@
 """The simulated network as a whole: made from tables, run by SimPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

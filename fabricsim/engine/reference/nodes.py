@@ -1,7 +1,5 @@
 """What hosts and switches share: the order of events at a node, and the buffers that PFC and credits protect."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Managed egress ports: traffic classes, PFC, credits, shared buffers, trimming."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A receiving host's pace of pulls (NDP, EQDS)."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 

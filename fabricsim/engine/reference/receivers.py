@@ -1,7 +1,5 @@
 """The receiving half of a flow: what is kept, and what is answered."""
 
-from __future__ import annotations
-
 from collections import deque
 
 from fabricsim.engine.reference.nodes import AGENDA

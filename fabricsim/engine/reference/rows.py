@@ -1,7 +1,5 @@
 """The records on which the laws of congestion control work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The sending half of a flow: what may be sent, loss recovery, timeout."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from typing import Any

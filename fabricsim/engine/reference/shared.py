@@ -1,7 +1,5 @@
 """What all parts of the network share: the tables, the clock, and notes of what happens."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What packets pass between memory and wire: servers, each of which serves one after the other."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Switches: which link a packet takes."""
 
-from __future__ import annotations
-
 from fabricsim.engine.reference.flows import NetworkParts
 from fabricsim.engine.reference.links import Link
 from fabricsim.engine.reference.nodes import Node

@@ -4,8 +4,6 @@ Operations, collectives and messages are those of both engines, one event at a t
 on its way is up to `fabricsim.engine.reference`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, cast

@@ -1,7 +1,5 @@
 """Pictures of the page as SVG: use of links over time, the fabric coloured by load, histograms, matrices."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from html import escape

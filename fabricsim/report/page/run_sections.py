@@ -1,7 +1,5 @@
 """Sections of the page of one run; numbers are those of its summary."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np

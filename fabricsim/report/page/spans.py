@@ -1,7 +1,5 @@
 """What the timeline of a page shows: ranks, and what each did when, as little as makes the picture."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The page of one result, of traffic, or of several runs side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

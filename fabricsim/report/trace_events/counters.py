@@ -1,7 +1,5 @@
 """What was recorded over time, as counters: rates of links, queues, windows of flows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

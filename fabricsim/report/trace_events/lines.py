@@ -1,7 +1,5 @@
 """Many lines that differ in numbers alone: what they have in common is said once, as templates."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple

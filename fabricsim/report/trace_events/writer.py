@@ -4,8 +4,6 @@ The form is the JSON of "Trace Event Format" (Google, 2016), with categories, na
 has them. What a collective moves is counted in bytes (``"dtype": "Byte"``): a result does not know its data type.
 """
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator

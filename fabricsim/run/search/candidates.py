@@ -1,7 +1,5 @@
 """Layouts on their way through a search: what is out, what it takes at least, and what a run of it would be given."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

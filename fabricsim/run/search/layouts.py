@@ -1,7 +1,5 @@
 """Layouts of a job on all GPUs of a cluster: degrees, micro-batch, chunks, schedule, recomputation, ZeRO."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ of that: the time, or the bound of what was not simulated. Layouts are proposed 
 `SIMULATED` at a time, so that what comes out does not depend on the number of workers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from pathlib import Path

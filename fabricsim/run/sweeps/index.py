@@ -3,8 +3,6 @@
 Nothing in it depends on the clock or on the order in which runs end.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

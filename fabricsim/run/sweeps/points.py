@@ -1,7 +1,5 @@
 """Points of a sweep: every value of some keys, ranges of them, points that are written out, and ones that are drawn."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

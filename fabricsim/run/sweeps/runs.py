@@ -4,8 +4,6 @@ A run is named by what decides it: the scenario with all that it includes, what 
 that it names, and the version of fabricsim. Two points that come to the same are one run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import traceback

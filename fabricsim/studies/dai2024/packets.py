@@ -5,8 +5,6 @@ four hosts with one rank each, since what the ranks of a host exchange has no pa
 layers are those of Megatron-LM's examples. The ceilings are those of a long transfer between two ranks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, cast
 

@@ -19,8 +19,6 @@ experts run one after another and have their tokens padded: ``moe_grouped_gemm: 
 ``moe_pad_expert_input_to_capacity: true``, ``moe_expert_capacity_factor: 1.0`` (grok1/grok1_314b.yaml @35a9aec).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

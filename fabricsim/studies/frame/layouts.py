@@ -1,7 +1,5 @@
 """Layouts of published runs against the best ones that a search finds for the same job and cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -13,8 +13,6 @@ Messages of interleaved schedules go beside passes (``overlap_p2p_comm``): by a 
 (of 340B, @35a9aec) of dgxc-benchmarking and run_and_time.sh of MLPerf v3.0. U: the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial

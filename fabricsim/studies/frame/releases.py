@@ -28,8 +28,6 @@ Super on B200 has no graphs and, as on B300 but in MXFP8, activations of experts
 nemotronh of f601ba9 and later; norms are left out here, too).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 # All of an iteration in one graph, and what that takes; what is recorded otherwise

@@ -1,7 +1,5 @@
 """What the packet engine is compared with: transports that other simulators ran, and how far flows differ."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

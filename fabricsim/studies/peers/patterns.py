@@ -1,7 +1,5 @@
 """Traffic patterns of the comparison with other packet simulators, and what theory says of them."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ switch latency, destination-mod-k routes; all flows start at 0. The transports a
 ``peers-...`` of the library.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

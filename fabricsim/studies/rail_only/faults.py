@@ -5,8 +5,6 @@ all at once. The ring of a lost rail goes by the next one, over NVLink at both e
 spread over all seven adapters that are left, the eight rings of a host would take 8/7 of the time at least.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

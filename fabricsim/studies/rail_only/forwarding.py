@@ -1,7 +1,5 @@
 """All-to-all over rails: in two phases as the paper has it, by PXN as NCCL does, and directly over a Clos."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import simpy

@@ -1,7 +1,5 @@
 """Iterations of dense jobs on rails and on a Clos, by simulation and in closed form, over the size of the domain."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import product, starmap

@@ -1,7 +1,5 @@
 """Switches, transceivers, cost and power of rail-only networks and of any-to-any Clos of the same radix."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

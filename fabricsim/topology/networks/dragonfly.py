@@ -1,7 +1,5 @@
 """Dragonfly: groups whose switches are all joined, and cables between all groups (Kim et al., ISCA 2008)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Dragonfly+: groups that are leaf-spine networks, whose spines have cables to all groups (Shpiner et al., 2017)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fabricsim.errors import Mistake

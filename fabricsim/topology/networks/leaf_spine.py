@@ -1,7 +1,5 @@
 """Two tiers: leaves, and spines that join them; with rails, the rail-optimised network of a SuperPOD."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

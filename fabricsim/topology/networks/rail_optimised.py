@@ -1,7 +1,5 @@
 """Rail-optimised Clos of a DGX SuperPOD: NIC ``i`` of all hosts of a scalable unit on the unit's leaf ``i``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

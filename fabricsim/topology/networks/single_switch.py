@@ -1,7 +1,5 @@
 """One non-blocking switch for all hosts, or one for each rail."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fabricsim.errors import Mistake

@@ -5,8 +5,6 @@ reverse. A collective that blocks holds up the next computation; others run besi
 after each of its collectives (``Layer::call`` in ``Layer.cc``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn

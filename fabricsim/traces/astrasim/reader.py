@@ -4,8 +4,6 @@ Form after ``Workload::initialize_workload`` in ``astra-sim/workload/Workload.cc
 github.com/aliyun/SimAI. The order in which the layers run is in `fabricsim.traces.astrasim.order`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ first is inside the hosts, and each place in them has a network of its own: NVLi
 GPU per host on cables from a file, where each host has a router with the links of its NPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The JSON files of Chakra: a trace as one list of nodes, and the ranks of groups."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Annotated, NamedTuple, TypeVar

@@ -21,8 +21,6 @@ of a node
 ====================  ===================================================================================
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 

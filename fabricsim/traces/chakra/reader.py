@@ -4,8 +4,6 @@ Format: github.com/mlcommons/chakra; what attributes mean as ASTRA-sim's feeder 
 (github.com/astra-sim/astra-sim, astra-sim/workload). One file per rank, ``<prefix>.<rank>.et``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from io import BytesIO

@@ -5,8 +5,6 @@ Attributes are those that the feeders of Chakra and ASTRA-sim read, of the types
 `fabricsim.traces.chakra.own`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

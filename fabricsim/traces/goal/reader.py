@@ -5,8 +5,6 @@ C. Siebert and A. Lumsdaine, "Group Operation Assembly Language - A Flexible Way
 ICPP 2009. The binary form is not read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

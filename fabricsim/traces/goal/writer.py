@@ -1,7 +1,5 @@
 """Traces written as GOAL text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The events of a Kineto file that a replay needs, as columns."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field

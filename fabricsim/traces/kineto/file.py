@@ -1,7 +1,5 @@
 """The JSON of a Kineto file as a stream: a few values of its head, and its events piece by piece."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

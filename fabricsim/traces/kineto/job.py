@@ -1,7 +1,5 @@
 """What a Kineto file says of its job beside the events: rank, groups and devices."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What belongs together in a Kineto file: kernels and their launches, waits, streams, notes of collectives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

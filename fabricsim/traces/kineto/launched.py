@@ -4,8 +4,6 @@ A kernel belongs to the innermost operator around the call that launched it, on 
 captured, it is the operator with the kernel's ``External id``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

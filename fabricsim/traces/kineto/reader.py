@@ -7,8 +7,6 @@ Which stream or event a wait was for is captured only with ``enable_cuda_sync_ev
 copy that returns when it is done, is known without.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What threads and streams of a Kineto file waited for, as far as it says."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

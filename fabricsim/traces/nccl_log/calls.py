@@ -3,8 +3,6 @@
 Meaning of counts and roots after ``src/collectives.cc`` and ``src/enqueue.cc`` of github.com/NVIDIA/nccl.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -4,8 +4,6 @@ NCCL names a communicator by its address, which is one process's own and may be 
 and channels names none at all: it belongs to the one that the same thread sets up.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

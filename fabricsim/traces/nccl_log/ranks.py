@@ -3,8 +3,6 @@
 NCCL logs no global ranks. They are those in the communicator of all ranks, which is the largest of each rank.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ was logged. `read_log` gives all of it, `read` the calls as recordings. A log sa
 when it ran, and nothing of computation: recordings have no times.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

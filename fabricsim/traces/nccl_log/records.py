@@ -1,7 +1,5 @@
 """What a log of NCCL says: communicators as each rank has set them up, what was chosen, and what was called."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple

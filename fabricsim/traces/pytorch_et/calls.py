@@ -1,7 +1,5 @@
 """What is kept of an execution trace while it is read: calls that may run kernels, messages, and who called whom."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What an execution trace says of the inputs of operators, for a Kineto trace that was captured at the same time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

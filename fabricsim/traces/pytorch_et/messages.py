@@ -5,8 +5,6 @@ stride,) size]``, without the tensors if nothing is moved (``torch/csrc/distribu
 github.com/pytorch/pytorch). `rank` counts within the group: the root, the other end, or this rank itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ After ``torch/csrc/profiler/standalone/execution_trace_observer.cpp`` of github.
 are those that Chakra's ``trace_link`` adds (github.com/mlcommons/chakra).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 

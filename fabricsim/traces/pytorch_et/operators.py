@@ -5,8 +5,6 @@ alpha=1) -> Tensor(a!)``: ``(a)`` marks a view of an argument, ``(a!)`` an argum
 (``aten/src/ATen/native/README.md`` of github.com/pytorch/pytorch).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

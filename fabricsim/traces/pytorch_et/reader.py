@@ -5,8 +5,6 @@ the innermost operators with tensors that are neither views nor allocations, and
 other such. Chakra's ``chakra_trace_link`` adds kernels and times; where they are there, kernels are taken from them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

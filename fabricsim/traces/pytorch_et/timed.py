@@ -5,8 +5,6 @@ Kernels and copies are nodes with ``cat``, under the operator that launched them
 another thread that had to end before (``src/trace_link/trace_linker.py`` of github.com/mlcommons/chakra).
 """
 
-from __future__ import annotations
-
 import re
 
 from fabricsim.traces.kineto.messages import operation_of_kernel

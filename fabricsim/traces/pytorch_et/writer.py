@@ -5,8 +5,6 @@ launched before it, and what its thread launches after ``wait`` waits for it, as
 Memory that is overwritten while it is read elsewhere is no dependency: PyTorch's allocator and ``wait`` see to that.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from fabricsim.records.program import NONE

@@ -1,7 +1,5 @@
 """Which recording each rank of a replayed job repeats."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from fabricsim.errors import TraceError

@@ -1,7 +1,5 @@
 """Clocks of several hosts, brought together by the common end of what their ranks do together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median_low
 

@@ -3,8 +3,6 @@
 A trace of streams has them in order already. One that has dependencies alone lets all run at once that are ready.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Sequence
 

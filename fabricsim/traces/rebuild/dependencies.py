@@ -13,8 +13,6 @@ had ended when the waiting stream went on. A host that waits for a device is tak
 last before the call returned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

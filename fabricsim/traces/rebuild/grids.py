@@ -1,7 +1,5 @@
 """How groups of ranks lie side by side, and what their names say of them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from fabricsim.traces.trace import ProcessGroup

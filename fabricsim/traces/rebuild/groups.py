@@ -1,7 +1,5 @@
 """Who is in the groups of ranks that were not captured: those of a captured rank, moved along."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from fabricsim.errors import TraceError

@@ -3,8 +3,6 @@
 A kernel that was launched before the profiler began is captured without what its launch says: its group and its bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ A captured kernel of a collective lasts from when its rank was ready until all w
 is kept is which ranks take part and with how much; when each is ready, and how long it then takes, is the replay's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast

@@ -7,8 +7,6 @@
                         └────────────────────── delays ──────┘
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ groups do so with the same part of a layer; data-parallel ranks differ in their 
 one captured rank per host stands for those behind it, and the ranks of a whole host for those of the others.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

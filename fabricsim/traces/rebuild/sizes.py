@@ -1,7 +1,5 @@
 """Another size of all that a captured job sends: what a compressed gradient, or a batch twice as large, would move."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

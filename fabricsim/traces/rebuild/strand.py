@@ -9,8 +9,6 @@
     HOST, LAUNCH, WAIT     a HOST op, if it takes time
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@ in which ranks sent it: the first message of each rank, in the order of ranks, t
 with one tag comes into question that is what ran; else it is an assumption.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
