@@ -121,8 +121,7 @@ def _reader(path: Path) -> Callable[[Path], Measurement]:
             return _nccl_tests
         if number > _HEAD:
             break
-    msg = "no table in it; give the output of a run such as all_reduce_perf, osu_latency or osu_bw"
-    raise TraceError(path, msg)
+    raise TraceError(path, "no table in it; give the output of a run such as all_reduce_perf, osu_latency or osu_bw")
 
 
 def _is_json(path: Path) -> bool:

@@ -93,8 +93,7 @@ def _size(files: Sequence[RankFile], named: spec.ChakraFiles) -> int:
     if len(sizes) == 1 and 0 not in sizes:
         return sizes.pop()
     differ = "the files say different sizes" if len(sizes) > 1 else "the files do not say the size"
-    problem = f"{differ} of the collective that they are for; add it, as in {named.pattern}@1MiB"
-    raise TraceError(named.pattern, problem)
+    raise TraceError(named.pattern, f"{differ} of the collective that they are for; add it, as in {named.pattern}@1MiB")
 
 
 def _check_size(files: Sequence[RankFile], size: int, made: EqualParts) -> None:

@@ -213,8 +213,7 @@ class _Reader:
         """Read what the converter says of the file; the size is chunks times their bytes."""
         name = attributes.get("collective", "")
         if name and name not in _COLLECTIVES:
-            problem = f"is for the collective {name!r:.60}; there are {', '.join(_COLLECTIVES)}"
-            raise TraceError(self._path, problem)
+            raise TraceError(self._path, f"is for the collective {name!r:.60}; there are {', '.join(_COLLECTIVES)}")
         chunks, sent = _chunks(str(attributes.get("input_file", "")), self._rank)
         bytes_ = sum(work.bytes for work in works if work.kind == COMM_SEND)
         size = chunks * bytes_ // sent if sent and bytes_ % sent == 0 else 0

@@ -61,8 +61,7 @@ def _pattern(job: Job) -> Iterator[Mistake]:
     pattern = model.pattern
     if pattern is None:
         if model.state_space is not None:
-            problem = "has no effect: no layer is one of Mamba-2"
-            yield Mistake("job.model.state_space", problem, f"say which with {key}")
+            yield Mistake("job.model.state_space", "has no effect: no layer is one of Mamba-2", f"say which with {key}")
         return
     if model.family != "llama":
         yield Mistake(key, f"is not modelled in a {model.family}", "use family llama")

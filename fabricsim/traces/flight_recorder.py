@@ -105,8 +105,7 @@ def _ranks(listed: object, name: str, label: str) -> tuple[int, ...]:
         listed = [int(word) for word in re.findall(r"\d{1,18}", listed)]
     ranks = listed if isinstance(listed, list) else []
     if not all(type(rank) is int and 0 <= rank < MOST_RANKS for rank in ranks) or len(set(ranks)) < len(ranks):
-        msg = f"the ranks of process group {name!r} are none: {str(listed)[:60]}; dump it again"
-        raise TraceError(label, msg)
+        raise TraceError(label, f"the ranks of process group {name!r} are none: {str(listed)[:60]}; dump it again")
     return tuple(ranks)
 
 

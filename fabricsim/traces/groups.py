@@ -26,8 +26,7 @@ def united(lists: Collection[GroupList]) -> Mapping[str, tuple[int, ...]]:
             if len(other) != len(ranks) or any(
                 a != b and NONE not in {a, b} for a, b in zip(other, ranks, strict=True)
             ):
-                msg = f"group {name!r} is of other ranks than in another list; give one list"
-                raise TraceError(one.source, msg)
+                raise TraceError(one.source, f"group {name!r} is of other ranks than in another list; give one list")
             known[name] = ranks if other is ranks else tuple(map(max, other, ranks))  # NONE is below any rank
     return {name: ranks for name, ranks in known.items() if NONE not in ranks}
 

@@ -124,8 +124,7 @@ def rows(source: Source) -> Iterator[InspectedOp]:
             if operation is None:
                 continue
             if header is None:
-                msg = "has no header, and none came before it; give the whole log"
-                raise TraceError(source.label, msg, number)
+                raise TraceError(source.label, "has no header, and none came before it; give the whole log", number)
             row = _row(operation, header, metadata)
             if row.size > MOST_SIZE:
                 msg = f"has an operation of {row.size} bytes in all; at most {MOST_SIZE} can be read"

@@ -32,8 +32,7 @@ def join(timed: Sequence[Recording], described: Sequence[Recording]) -> list[Rec
     ranks = {recording.rank for recording in timed}
     for rank, other in others.items():
         if rank not in ranks:
-            msg = f"is of rank {rank}, which has no Kineto trace; give both of the same ranks"
-            raise TraceError(other.source, msg)
+            raise TraceError(other.source, f"is of rank {rank}, which has no Kineto trace; give both of the same ranks")
     worlds = {recording.world for recording in timed} - {NONE}
     world = max(worlds, default=NONE)
     return [

@@ -87,8 +87,7 @@ def _parts(form: str, source: Source, ranks_per_host: int | None) -> Iterator[Re
 def _one_form(found: dict[str, list[Recording]], paths: Collection[Path | str]) -> tuple[str, list[Recording]]:
     """Give the recordings and their form; those of a Kineto and an execution trace of one rank are joined."""
     if not found:
-        msg = "holds no operations; capture at least one iteration"
-        raise TraceError(", ".join(map(str, paths)), msg)
+        raise TraceError(", ".join(map(str, paths)), "holds no operations; capture at least one iteration")
     if found.keys() == {"kineto", "pytorch_et"}:
         return "kineto", _ordered(join(found["kineto"], found["pytorch_et"]))
     if len(found) > 1:

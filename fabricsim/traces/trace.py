@@ -326,8 +326,7 @@ class RecordingBuilder:
 
     def _require_possible(self, what: Communication) -> None:
         if what.operation not in OPERATIONS:
-            msg = f"has a communication {what.operation!r}; there are {', '.join(OPERATIONS)}"
-            raise TraceError(self.source, msg)
+            raise TraceError(self.source, f"has a communication {what.operation!r}; there are {', '.join(OPERATIONS)}")
         for size in (what.size, what.share, *what.sent, *what.received):
             if not isinstance(size, int) or not NONE <= size <= MOST_SIZE:
                 msg = f"has a {what.operation} of {size!r} bytes; a whole number of at most {MOST_SIZE} can be read"

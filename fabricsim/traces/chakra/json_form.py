@@ -104,8 +104,7 @@ def _decoded(source: Source, decode: Callable[[bytes], _T]) -> _T:
     try:
         return decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"is no JSON of Chakra ({error}); check that the file is whole"
-        raise TraceError(source.label, msg) from error
+        raise TraceError(source.label, f"is no JSON of Chakra ({error}); check that the file is whole") from error
 
 
 class ChakraGroup(msgspec.Struct):

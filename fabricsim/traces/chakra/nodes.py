@@ -322,8 +322,7 @@ class NodeCollector:
         order = np.argsort(ids, kind="stable")
         twice = np.flatnonzero(ids[order][1:] == ids[order][:-1])
         if twice.size:
-            msg = f"two nodes have the id {ids[order][twice[0]]}; ids must differ"
-            raise TraceError(self.source, msg)
+            raise TraceError(self.source, f"two nodes have the id {ids[order][twice[0]]}; ids must differ")
         wanted, after = np.frombuffer(edges[0], np.uint64), np.frombuffer(edges[1], np.int64)
         place = np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)
         before = order[place]

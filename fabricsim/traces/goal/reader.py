@@ -122,8 +122,7 @@ class _Scanner(LineParser):
             self.fail(f"ends within rank {self.rank}: the file is cut, or a }} is missing")
         if len(self.done) != self.ranks:
             absent = next(rank for rank in range(self.ranks) if rank not in self.done)
-            msg = f"has {len(self.done)} of {self.ranks} ranks, rank {absent} is missing: the file is cut"
-            self.fail(msg)
+            self.fail(f"has {len(self.done)} of {self.ranks} ranks, rank {absent} is missing: the file is cut")
 
     def _heading(self, line: str, place: int) -> int:
         if match := _RANKS.match(line, place):

@@ -179,8 +179,7 @@ class _Collector:
             self.has_inputs.append(self.operators is not None and self.operators(name))
             self.name_bytes += len(name)
             if self.name_bytes > MOST_NAMES:
-                msg = f"more than {MOST_NAMES // 2**20} MiB of names; this is no trace of a job"
-                raise TraceError(self.label, msg)
+                raise TraceError(self.label, f"more than {MOST_NAMES // 2**20} MiB of names; this is no trace of a job")
         return number
 
     def _place(self, event: Event, numbers: Arguments, *, on_device: bool) -> int:

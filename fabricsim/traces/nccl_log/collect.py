@@ -193,8 +193,7 @@ class Collector:
         networks = Counter((self.old_networks | self.networks).values())
         adapters = Counter(adapter for listed in self.adapters.values() for adapter in listed)
         if not (self.versions or networks or adapters or self.communicators or self.choices):
-            msg = "holds no messages of NCCL; run the job with NCCL_DEBUG=INFO"
-            raise TraceError(self.source, msg)
+            raise TraceError(self.source, "holds no messages of NCCL; run the job with NCCL_DEBUG=INFO")
         return NcclLog(
             self.source,
             tuple(self.versions),

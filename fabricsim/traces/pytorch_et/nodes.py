@@ -119,8 +119,7 @@ def node_of(text: bytes, label: str, number: int) -> OperatorNode:
     """
     node = decoded(_decode, text, label, f"node {number}")
     if node.parent is None and node.ctrl_deps is None:
-        msg = f"node {number} ({node.name!r}) names no parent; give the file as it was written"
-        raise TraceError(label, msg)
+        raise TraceError(label, f"node {number} ({node.name!r}) names no parent; give the file as it was written")
     return node
 
 

@@ -194,8 +194,7 @@ class _Weaver:
         rows[:, 0] = np.repeat(np.arange(len(self.strands)), [len(some.rows) for some in self.strands])
         edges = np.concatenate([some.edges + first for some, first in zip(self.strands, self.first, strict=True)])
         if not len(rows):
-            msg = "holds no operations; capture at least one iteration"
-            raise TraceError(self.trace.recordings[0].source, msg)
+            raise TraceError(self.trace.recordings[0].source, "holds no operations; capture at least one iteration")
         ops, successors = assemble(rows, np.concatenate([edges, self._in_turn(rows, edges)]))
         columns = ("first_successor", "successors", "predecessors")
         first, count, waiting = (ops[column].astype(np.int64) for column in columns)
