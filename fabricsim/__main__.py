@@ -1,7 +1,5 @@
 """Run the command line: the script ``fabricsim``, and ``python -m fabricsim``."""
 
-from __future__ import annotations
-
 import os
 import signal
 

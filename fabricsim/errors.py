@@ -11,8 +11,6 @@
     └── SimulationError         the run itself cannot go on (unreachable rank, deadlock, nothing delivered)
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

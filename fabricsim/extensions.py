@@ -6,8 +6,6 @@ installs a distribution with an entry point, such as ``torus = "my_package.torus
 trace does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import pkgutil

@@ -1,7 +1,5 @@
 """Which software made a result."""
 
-from __future__ import annotations
-
 import functools
 import platform
 from importlib import metadata

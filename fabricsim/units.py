@@ -8,8 +8,6 @@ Each kind of quantity has a range that no real one leaves. It catches slips of t
 become times beyond the 92 days at which the simulated clock ends.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from decimal import Decimal

@@ -1,28 +1,20 @@
 """A calibration from measured tables to estimates, warnings and errors."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fabricsim.calibration.fit import fit
-from fabricsim.calibration.measurements import split
+from fabricsim.calibration.fit import Estimate, Fit, fit
+from fabricsim.calibration.measurements import Measurement, split
 from fabricsim.calibration.parameters import of_scenario
 from fabricsim.calibration.simulated import Simulated, described, ways
 from fabricsim.errors import InputError
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.scenario.load import load
 from fabricsim.units import human_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.calibration.fit import Estimate, Fit
-    from fabricsim.calibration.measurements import Measurement
 
 _FIT_SHARE = 0.95  # of the whole work, for progress: the rest is the rows held out
 _WINDOWED_FROM = 2**16

@@ -8,19 +8,15 @@ one more observation of it, a weak one; without it a parameter on which no time 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from fabricsim.calibration.parameters import Parameter
 
-    from numpy.typing import NDArray
-
-    from fabricsim.calibration.parameters import Parameter
-
-    Predict = Callable[[Sequence[float]], NDArray[np.float64]]
+Predict = Callable[[Sequence[float]], NDArray[np.float64]]
 
 _OUTLYING = 0.05
 """Relative error that is assumed of a row, and from which it counts by its error, no longer by its square (Huber): runs

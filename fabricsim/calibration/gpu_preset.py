@@ -1,22 +1,16 @@
 """Writing measured kernels as the preset of a GPU: what they were laid over, and each time with its source."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fabricsim.calibration.kernel_times import KernelTime, KernelTimes
 from fabricsim.calibration.preset import base_of, write_checked
 from fabricsim.scenario import library
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.include import is_file_name
 from fabricsim.scenario.load import load
 from fabricsim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.calibration.kernel_times import KernelTime, KernelTimes
-    from fabricsim.scenario.cluster import Gpu
 
 _BASE = "hkbu"  # a scenario to look up and check GPUs in
 

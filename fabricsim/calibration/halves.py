@@ -1,22 +1,15 @@
 """How well half of a table tells the other half, over many random halves."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fabricsim.calibration.calibrate import calibrate
+from fabricsim.calibration.calibrate import Compared, calibrate
+from fabricsim.calibration.measurements import Measurement
 from fabricsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.calibration.calibrate import Compared
-    from fabricsim.calibration.measurements import Measurement
 
 JUDGED = 1024
 """Bytes from which rows are judged: all smaller ones take about the same time, which flatters."""

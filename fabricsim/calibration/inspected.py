@@ -1,9 +1,7 @@
 """Times of collectives from logs of NCCL's inspector: what a job's own calls took, by size."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 
@@ -11,11 +9,7 @@ from fabricsim.errors import TraceError
 from fabricsim.files.sources import sources
 from fabricsim.run.bench import COLLECTIVES
 from fabricsim.traces import inspector
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fabricsim.traces.inspector import InspectedOp
+from fabricsim.traces.inspector import InspectedOp
 
 _MOST = 5_000_000  # rows that are held at most: about half a gigabyte
 

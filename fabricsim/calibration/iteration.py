@@ -1,23 +1,17 @@
 """The speed of a job's GPUs from a measured iteration, and a scenario that has it."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.calibration.preset import base_of, write_checked
 from fabricsim.errors import InputError
-from fabricsim.results.summary import summarise
+from fabricsim.results.summary import Summary, summarise
 from fabricsim.run.gpu_speed import gpu_speed
 from fabricsim.run.pipeline import one_job, simulate
 from fabricsim.scenario.load import load
 from fabricsim.scenario.variation import Speeds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from fabricsim.results.summary import Summary
 
 
 class Calibrated(NamedTuple):

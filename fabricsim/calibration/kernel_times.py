@@ -5,33 +5,24 @@ such as a product whose inner dimension was cut, their sum. Calls that ran besid
 and count only if there are no others.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fabricsim.calibration.operators import is_known, parts
+from fabricsim.calibration.operators import What, is_known, parts
 from fabricsim.errors import TraceError
 from fabricsim.files.sources import sources
 from fabricsim.records.program import NONE
-from fabricsim.traces.kineto.launched import NO_SHAPES, read_launched
-from fabricsim.traces.pytorch_et.inputs import read_inputs
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.traces.kineto.launched import NO_SHAPES, LaunchedKernels, read_launched
+from fabricsim.traces.pytorch_et.inputs import ToldInputs, read_inputs
 from fabricsim.traces.readers import form_of
 from fabricsim.units import human_percent
 from fabricsim.workload.roofline import roofline_time
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.calibration.operators import What
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.traces.kineto.launched import LaunchedKernels
-    from fabricsim.traces.pytorch_et.inputs import ToldInputs
 
 _SHAPES_ALONE = "pytorch_et"  # form of traces that say shapes and no times
 _UNEVEN = 0.2  # distance of the quartiles, as a share of the median, above which a time is called uneven

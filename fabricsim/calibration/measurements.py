@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim import measured
 from fabricsim.errors import InputError, TraceError
 from fabricsim.files.text import read_lines
+from fabricsim.measured import MeasuredTable
 from fabricsim.results.summary import bus_factor
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.traces import nccl_tests, osu
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.measured import MeasuredTable
-    from fabricsim.traces.nccl_tests import NcclTestsTable
+from fabricsim.traces.nccl_tests import NcclTestsTable
 
 Kind = Literal["collective", "latency", "bandwidth"]
 """What the times are of: a collective over all ranks, one MPI message, or a window of them."""
@@ -125,8 +121,7 @@ def _reader(path: Path) -> Callable[[Path], Measurement]:
             return _nccl_tests
         if number > _HEAD:
             break
-    msg = "no table in it; give the output of a run such as all_reduce_perf, osu_latency or osu_bw"
-    raise TraceError(path, msg)
+    raise TraceError(path, "no table in it; give the output of a run such as all_reduce_perf, osu_latency or osu_bw")
 
 
 def _is_json(path: Path) -> bool:

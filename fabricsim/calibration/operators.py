@@ -6,22 +6,16 @@ Operators such as ``aten::linear`` and ``aten::scaled_dot_product_attention`` ca
 has an operation for; kernels of others, and of numbers that are neither fp16 nor bf16 nor fp32, have none.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from fabricsim.scenario.cluster import Precision, StreamName
+from fabricsim.traces.kineto.inputs import Inputs
 from fabricsim.workload.attention import Core, fused, fused_gradient
 from fabricsim.workload.tape import PRECISION_BYTES, product, streamed
-from fabricsim.workload.work import MASK, Pass
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.cluster import Precision, StreamName
-    from fabricsim.traces.kineto.inputs import Inputs
-    from fabricsim.workload.work import Kernel, Operation
+from fabricsim.workload.work import MASK, Kernel, Operation, Pass
 
 _PRECISIONS: dict[str, Precision] = {"c10::Half": "fp16", "c10::BFloat16": "bf16", "float": "fp32"}
 _LARGEST = 2**31  # lengths that a measured kernel may have are below this one

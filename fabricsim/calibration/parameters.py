@@ -1,21 +1,15 @@
 """What is calibrated: keys of a transport preset, between which bounds, and how they are written."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fabricsim.collectives.nccl.plan import NcclPlan
-from fabricsim.collectives.nccl.tuning import ALGORITHMS, PROTOCOLS
+from fabricsim.collectives.nccl.tuning import ALGORITHMS, PROTOCOLS, Algorithm, Protocol
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.transport import NcclProtocol
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fabricsim.collectives.nccl.tuning import Algorithm, Protocol
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.transport import NcclProtocol
 
 Unit = Literal["time", "time per byte", "share"]
 """How a value is kept: seconds, seconds per byte, or a plain number."""

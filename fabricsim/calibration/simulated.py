@@ -1,28 +1,21 @@
 """What the simulator says of the measured tables: times by size under given parameters."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
-from fabricsim.calibration.parameters import way
+from fabricsim.calibration.measurements import Measurement
+from fabricsim.calibration.parameters import Parameter, way
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
 from fabricsim.run.bench import collective_times, point_to_point_times
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.transport import Transport
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.calibration.measurements import Measurement
-    from fabricsim.calibration.parameters import Parameter
-    from fabricsim.scenario.scenario import Scenario
 
 WINDOW = 64
 """Messages that osu_bw sends before it waits for an answer: its default window."""

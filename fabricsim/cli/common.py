@@ -19,7 +19,7 @@ import typer
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.files.atomic import whole
 from fabricsim.report.style import FULL_WIDTH, paper
-from fabricsim.units import parse
+from fabricsim.units import Dimension, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from fabricsim.results.result import RunRecord
     from fabricsim.results.traffic import TrafficRecord
     from fabricsim.results.uncertainty import Uncertainty
-    from fabricsim.units import Dimension
 
 SETTINGS_HELP = "Override a setting, such as cluster.hosts=16; may be repeated."
 

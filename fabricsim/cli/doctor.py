@@ -1,7 +1,5 @@
 """The command that says what a report of a bug needs: doctor."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """The command that shows what trace and log files hold."""
 
-from __future__ import annotations
-
 from fabricsim.cli.common import FormOption, JsonOption, OnlyOption, TracesArgument, progress, say_json, show
 
 

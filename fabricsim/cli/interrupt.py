@@ -7,8 +7,6 @@ Nothing is raised: an exception out of nowhere ends in whatever runs just then, 
 another one, or code from a string, after which Python itself ends by the signal and not with a code.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

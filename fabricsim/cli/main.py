@@ -1,7 +1,5 @@
 """The program `fabricsim`: its commands and its exit codes."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import gc

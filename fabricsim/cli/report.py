@@ -1,7 +1,5 @@
 """Commands that show a result in other programs: a page for browsers, a timeline for viewers of traces."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The command about networks: what they consist of, and how they look."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What `compare` runs: scenarios times fabrics, transports, engines and settings of several values."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path

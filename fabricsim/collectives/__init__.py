@@ -1,22 +1,16 @@
 """Collective algorithms: one file each, a function from the group to its messages."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabricsim import extensions
 from fabricsim.collectives.base import Group, Template
-from fabricsim.collectives.custom import ByRank, by_rank, recv_copy, recv_reduce, send
+from fabricsim.collectives.custom import ByRank, Steps, by_rank, recv_copy, recv_reduce, send
 from fabricsim.errors import InputError
 from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, Algorithm, algorithms, has, is_described
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.collectives.custom import Steps
 
 __all__ = ["Algorithm", "by_host", "by_rank", "recv_copy", "recv_reduce", "register", "send", "template", "unregister"]
 

@@ -8,8 +8,6 @@ With ``a`` seconds per message, for a buffer of ``S`` bytes per rank on ``n`` ra
 (Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), section 4.)
 """
 
-from __future__ import annotations
-
 from fabricsim.collectives.base import Template, alone, sending_ahead
 from fabricsim.collectives.bruck import Turn, shifted
 from fabricsim.scenario.collectives import Algorithm

@@ -4,19 +4,13 @@ A template says nothing of sizes, ranks or routes; it is made once per algorithm
 shared by all calls.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import NONE, STEP
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 NETWORK = -1
 """In `Template.switches`: the first switch of the network; the next is one less."""

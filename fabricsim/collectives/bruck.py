@@ -9,8 +9,6 @@ multiport message-passing systems", IEEE TPDS 8 (1997). With ``k = ceil(log2 n)`
 Turning the blocks round within a rank's memory, before and after, takes no time here.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,17 +1,12 @@
 """Builds templates whose members do different things, step by step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.collectives.base import Template, steps
 from fabricsim.records.program import NONE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass

@@ -5,8 +5,6 @@ NCCL's ring broadcast and reduction: each member passes every chunk on as soon a
 ``(n - 1) a + (n - 2 + c) s / B`` if it is.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.collectives.base import Template, alone, script

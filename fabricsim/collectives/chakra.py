@@ -7,31 +7,23 @@ and so follow the size of a call, where ASTRA-sim sends what the file says whate
 what is checked nevertheless.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabricsim.collectives import chakra_files
-from fabricsim.collectives.base import alone
+from fabricsim.collectives.base import Template, alone
 from fabricsim.collectives.builder import Builder
-from fabricsim.collectives.chakra_order import Nodes, check_reached, check_volume, in_order, matched, parts
+from fabricsim.collectives.chakra_files import ChakraWork, RankFile
+from fabricsim.collectives.chakra_order import EqualParts, Nodes, check_reached, check_volume, in_order, matched, parts
 from fabricsim.collectives.semantics import check_messages
 from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
 from fabricsim.scenario import collectives as spec
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.collectives.base import Template
-    from fabricsim.collectives.chakra_files import ChakraWork, RankFile
-    from fabricsim.collectives.chakra_order import EqualParts
 
 MOST_STRANDS = 256
 """Strands of a rank."""
@@ -101,8 +93,7 @@ def _size(files: Sequence[RankFile], named: spec.ChakraFiles) -> int:
     if len(sizes) == 1 and 0 not in sizes:
         return sizes.pop()
     differ = "the files say different sizes" if len(sizes) > 1 else "the files do not say the size"
-    problem = f"{differ} of the collective that they are for; add it, as in {named.pattern}@1MiB"
-    raise TraceError(named.pattern, problem)
+    raise TraceError(named.pattern, f"{differ} of the collective that they are for; add it, as in {named.pattern}@1MiB")
 
 
 def _check_size(files: Sequence[RankFile], size: int, made: EqualParts) -> None:

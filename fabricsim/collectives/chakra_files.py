@@ -6,26 +6,28 @@ that it waits for. Form: what ``chakra_converter`` of github.com/astra-sim/colle
 places in the group, a send finds the receive of the same tag, and files are named ``<name>.<rank>.et``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 from xml.parsers import expat
 
 from fabricsim.errors import TraceError
-from fabricsim.files.sources import sources
+from fabricsim.files.sources import Source, sources
 from fabricsim.records.program import CLOCK_END, NONE
-from fabricsim.traces.chakra.own import PREFIX, by_name
-from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND, COMP, WireError, decode_metadata, decode_node, messages
+from fabricsim.traces.chakra.own import PREFIX, Attributes, by_name
+from fabricsim.traces.chakra.schema import (
+    COMM_RECV,
+    COMM_SEND,
+    COMP,
+    ChakraNode,
+    Metadata,
+    WireError,
+    decode_metadata,
+    decode_node,
+    messages,
+)
 from fabricsim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.chakra.own import Attributes
-    from fabricsim.traces.chakra.schema import ChakraNode, Metadata
 
 MOST_NODES = 2**18
 """Nodes of all ranks together."""
@@ -211,8 +213,7 @@ class _Reader:
         """Read what the converter says of the file; the size is chunks times their bytes."""
         name = attributes.get("collective", "")
         if name and name not in _COLLECTIVES:
-            problem = f"is for the collective {name!r:.60}; there are {', '.join(_COLLECTIVES)}"
-            raise TraceError(self._path, problem)
+            raise TraceError(self._path, f"is for the collective {name!r:.60}; there are {', '.join(_COLLECTIVES)}")
         chunks, sent = _chunks(str(attributes.get("input_file", "")), self._rank)
         bytes_ = sum(work.bytes for work in works if work.kind == COMM_SEND)
         size = chunks * bytes_ // sent if sent and bytes_ % sent == 0 else 0

@@ -5,19 +5,14 @@ same: messages without counterpart, ranks that wait for ever, a rank that nothin
 has sent or received too little.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
+from fabricsim.collectives.chakra_files import RankFile
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.chakra.schema import COMM_RECV, COMM_SEND
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from fabricsim.collectives.chakra_files import RankFile
 
 MOST_SHARDS = 4096
 """Equal parts of the buffer of which all messages must be made."""

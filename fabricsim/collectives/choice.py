@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
-from fabricsim.scenario.collectives import ALGORITHMS, PAIRED, Algorithm, is_described
+from fabricsim.scenario.collectives import ALGORITHMS, PAIRED, Algorithm, Collectives, is_described
 
 if TYPE_CHECKING:
     from fabricsim.scenario.cluster import Cluster
-    from fabricsim.scenario.collectives import Collectives
 
 SIMPLE = (1, 1)
 LL = (8, 16)

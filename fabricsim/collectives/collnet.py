@@ -14,19 +14,13 @@ and that one goes out.
 One round of ``h`` hosts below one switch, with one GPU each: ``2 (a + S / B)``; many rounds come to ``S / B``.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from fabricsim.collectives.base import NETWORK
+from fabricsim.collectives.base import NETWORK, Group, Template
 from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.hierarchical import same_on_each
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.collectives import Algorithm
-
-if TYPE_CHECKING:
-    from fabricsim.collectives.base import Group, Template
 
 _SCATTER, _OUT, _BACK, _GATHER = range(4)
 """Strands of `direct`: shards to their GPUs; sum out; sum back, and to the others; from the others."""

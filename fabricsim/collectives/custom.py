@@ -16,18 +16,14 @@
 A scenario with ``collectives.algorithm = { all_reduce = "star" }`` then uses it. Scenario files hold no code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from fabricsim.collectives.base import Template
 from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.semantics import WrongAlgorithmError, check
 from fabricsim.extensions import answer, answers, place_of, require_functions
-
-if TYPE_CHECKING:
-    from fabricsim.collectives.base import Template
 
 MOST_STEPS = 1_000_000
 """Steps of one rank; beyond it a function that never ends is likelier than a wish."""

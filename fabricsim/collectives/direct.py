@@ -7,18 +7,12 @@ message, for a buffer of ``S`` bytes on ``n`` ranks whose links carry ``B`` byte
     all-reduce, the one then the other    2 (a + (n - 1) / n S / B)
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.collectives import all_to_all, chain
 from fabricsim.collectives.base import Template, alone, steps
 from fabricsim.scenario.collectives import Algorithm
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def all_reduce(members: int) -> Template:

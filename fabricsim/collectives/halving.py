@@ -15,18 +15,12 @@ ranks without a neighbour begin at once, so that their first message is there ea
 with those of another step: short calls take up to ``a`` less, long ones longer.
 """
 
-from __future__ import annotations
+from collections.abc import Callable, Sequence
 
-from typing import TYPE_CHECKING
-
+from fabricsim.collectives.base import Template
 from fabricsim.collectives.builder import Builder
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.collectives import Algorithm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from fabricsim.collectives.base import Template
 
 
 def halving_doubling(members: int) -> Template:

@@ -8,18 +8,12 @@ arXiv 1807.11205; M. Cho and others, "BlueConnect", IBM J. R&D 63 (2019)). With 
     2 (g - 1) (a1 + S / g / B1) + 2 (h - 1) (a2 + S / (g h) / B2)
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
+from fabricsim.collectives.base import Group, Template
 from fabricsim.collectives.builder import Builder
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.collectives import Algorithm
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.collectives.base import Group, Template
 
 
 def same_on_each(group: Group, name: str) -> int:

@@ -7,20 +7,16 @@ blocks run side by side, as strands. What ``rrs`` passes on is kept in the sourc
 (``inplace="1"``); times of copies within a GPU, and which channel a thread block has, are not modelled.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 from xml.parsers import expat
 
+from fabricsim.collectives.base import Template
 from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.semantics import check
 from fabricsim.errors import InputError
-
-if TYPE_CHECKING:
-    from fabricsim.collectives.base import Template
 
 LARGEST = 16 * 2**20
 """Bytes of the largest file that is read."""

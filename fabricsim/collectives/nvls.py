@@ -13,21 +13,14 @@ which sending and receiving overlap, come to ``(g + 1) / g S / B``. A reduce-sca
 ``2 a + (g + 1) / g S / B``.
 """
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
-from fabricsim.collectives.base import alone
+from fabricsim.collectives.base import Group, Template, alone
 from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.hierarchical import same_on_each
 from fabricsim.collectives.tree import add_tree, double_parents
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.collectives import Algorithm
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.collectives.base import Group, Template
 
 _UP, _DOWN, _MIDDLE, _TREE_DOWN = range(4)
 """Strands: to the reducing switch; from the copying one; from the former, and up a tree; down it, and to the latter.

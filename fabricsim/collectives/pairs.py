@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fabricsim.collectives import by_host, template
-from fabricsim.collectives.base import Group, counted
+from fabricsim.collectives.base import Group, Template, counted
 from fabricsim.records.program import NONE
 from fabricsim.results.pairs import Pairs
 from fabricsim.workload.tally import plan_kinds
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.collectives.base import Template
     from fabricsim.collectives.choice import Choose
     from fabricsim.workload.compile import JobPlan
     from fabricsim.workload.program import Call

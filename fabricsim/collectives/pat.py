@@ -9,15 +9,9 @@ holds all that a step sends; it cuts larger calls into rounds, as ``chunk`` does
 With ``k = ceil(log2 n)`` both take ``k a + (n - 1) / n S / B``.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from fabricsim.collectives.base import Template
 from fabricsim.collectives.bruck import Turn, shifted
 from fabricsim.scenario.collectives import Algorithm
-
-if TYPE_CHECKING:
-    from fabricsim.collectives.base import Template
 
 
 def _distances(members: int) -> list[int]:

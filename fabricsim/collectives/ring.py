@@ -8,8 +8,6 @@ Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of wor
     exchange with the next        a + S / B
 """
 
-from __future__ import annotations
-
 from fabricsim.collectives import chain
 from fabricsim.collectives.base import Template, alone, ring_neighbours, script, sending_ahead
 from fabricsim.scenario.collectives import Algorithm

@@ -4,20 +4,14 @@ This says whether an algorithm is right, whatever it costs: an all-reduce is rig
 member holds, of every shard, the sum of all contributions, each exactly once.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
+from fabricsim.collectives.base import Template
 from fabricsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.collectives.base import Template
 
 WINDOW = 2
 """Messages that a sender may be ahead of its receiver, as in the engines."""

@@ -14,18 +14,12 @@ A call with one channel has one of the two trees alone: each of NCCL's channels 
 so that a host with two below it sends and receives three times the data: at least ``2 d a``, and ``3 S / B``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from fabricsim.collectives.base import Group, Template
 from fabricsim.collectives.builder import Builder
 from fabricsim.scenario.collectives import Algorithm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from fabricsim.collectives.base import Group, Template
 
 Parents = list[int | None]
 """Parent of each node of a tree; None of the root."""

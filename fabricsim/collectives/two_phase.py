@@ -8,17 +8,11 @@ host and ``a2`` and ``B2`` per member between hosts, for a buffer of ``S`` bytes
     a1 + (n - h) S / n / B1 + a2 + (n - k) S / n / B2
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from fabricsim.collectives.base import Group, Template
 from fabricsim.collectives.builder import Builder
 from fabricsim.collectives.hierarchical import same_on_each
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.collectives import Algorithm
-
-if TYPE_CHECKING:
-    from fabricsim.collectives.base import Group, Template
 
 
 def all_to_all(group: Group) -> Template:

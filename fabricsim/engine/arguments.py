@@ -1,20 +1,16 @@
 """What a process may give a fabric: numbers and groups that are checked before anything is posted."""
 
-from __future__ import annotations
-
 import operator
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import SimulationError
 from fabricsim.units import RATE, parse
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LARGEST = 2**53  # bytes; float64 counts them one by one up to here
 _LAST_PORT = 2**31 - 1

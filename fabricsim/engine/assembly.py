@@ -1,34 +1,27 @@
 """Puts together what a fabric consists of: transport, platform, and the world of the scenario's engine."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import NoneType
-from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fabricsim.collectives.choice import Choice, Choose
 from fabricsim.collectives.nccl.plan import chooser
 from fabricsim.engine.failures import Failures
 from fabricsim.engine.flow.world import World
-from fabricsim.engine.packet.recorder import Watch
+from fabricsim.engine.packet.recorder import Recorder, Watch
 from fabricsim.engine.wiring import Wiring
 from fabricsim.errors import InputError
 from fabricsim.scenario import given
+from fabricsim.scenario.cluster import Cluster
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.topology.host import HostKinds
 from fabricsim.topology.platform import WIRE, Platform
 from fabricsim.transports import flow_model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fabricsim.collectives.choice import Choice, Choose
-    from fabricsim.engine.packet.recorder import Recorder
-    from fabricsim.scenario.cluster import Cluster
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.transports.base import FlowModel
+from fabricsim.transports.base import FlowModel
 
 _MOST_TAPS = 256
 """Wires whose rate is recorded over time; a larger fabric records those of its first hosts."""

@@ -1,12 +1,11 @@
 """The SimPy face of the fabric: any process of any environment may send, reduce or replay on it."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from fabricsim.engine.arguments import (
     checked_group,
@@ -26,26 +25,17 @@ from fabricsim.engine.arguments import (
 from fabricsim.engine.assembly import assemble
 from fabricsim.engine.carried import LinkUse, link_use
 from fabricsim.engine.completions import Completions
-from fabricsim.engine.failures import FabricEvent
+from fabricsim.engine.failures import FabricEvent, What
+from fabricsim.engine.packet.recorder import Watch
 from fabricsim.engine.pump import Pump
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.records.program import CALL, CLOCK_END, COLLECTIVE, NONE, OP
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.scenario import Scenario
-from fabricsim.topology.targets import find, in_both_directions
+from fabricsim.topology.targets import FabricPart, find, in_both_directions
 from fabricsim.units import PS_PER_S
-from fabricsim.workload.program import Program
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.failures import What
-    from fabricsim.engine.packet.recorder import Watch
-    from fabricsim.topology.targets import FabricPart
-    from fabricsim.workload.program import Call
+from fabricsim.workload.program import Call, Program
 
 
 class Transfer(simpy.Event):

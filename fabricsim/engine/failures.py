@@ -1,36 +1,29 @@
 """What fails while a fabric runs, when routing knows of it, and what is cut off for good."""
 
-from __future__ import annotations
-
 import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.flow.outages import Timer
+from fabricsim.engine.flow.world import World
 from fabricsim.engine.in_force import BY_HAND, Degradation, InForce
+from fabricsim.engine.wiring import Wiring
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER
 from fabricsim.results.columns import FAILURES
-from fabricsim.results.slowed import rates_left
+from fabricsim.results.slowed import RateLeft, rates_left
 from fabricsim.scenario.network import REDUCER
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.suggest import some_of
+from fabricsim.topology.platform import Platform
 from fabricsim.topology.targets import FabricPart, find, in_both_directions
 from fabricsim.transports.parameters import law_row
 from fabricsim.units import PS_PER_S, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.flow.world import World
-    from fabricsim.engine.wiring import Wiring
-    from fabricsim.results.slowed import RateLeft
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.platform import Platform
 
 What = Literal["down", "up", "rate", "loss", "repair", "routes"]
 """What happens: a part fails or comes back, is slower or loses packets; its switch, or all of routing, knows of it."""

@@ -1,16 +1,11 @@
 """What befalls the parts of a fabric at present, failure by failure, so that the end of one leaves the others."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 T = TypeVar("T")
 

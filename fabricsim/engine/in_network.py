@@ -1,23 +1,15 @@
 """Switches as ends of messages: where algorithms reduce in the network, and the ways there."""
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from fabricsim.collectives import by_host
 from fabricsim.collectives.base import NETWORK, Group, counted
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.collectives import ALGORITHMS
-from fabricsim.topology.platform import Path
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.topology.host import Hop
-    from fabricsim.topology.platform import Platform
-
+from fabricsim.topology.host import Hop
+from fabricsim.topology.platform import Path, Platform
 
 _FIRST = 2**40  # endpoint number of the switch of host 0, beyond any that a user may name
 

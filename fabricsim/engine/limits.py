@@ -1,27 +1,19 @@
 """What held each collective call of a run: the resource that it used most, and what it waited for besides."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.carried import carried
-from fabricsim.engine.uses import Beside, Calls, Use, apart, candidates, crossing, use_of
+from fabricsim.engine.completions import Replay
+from fabricsim.engine.fabric import Fabric
+from fabricsim.engine.uses import Beside, Calls, Interval, Use, apart, candidates, crossing, use_of
 from fabricsim.records.program import NONE
 from fabricsim.results.result import Limits, Rest
+from fabricsim.workload.program import Program
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.completions import Replay
-    from fabricsim.engine.fabric import Fabric
-    from fabricsim.workload.program import Program
-
-    Demands = dict[int, dict[int, float]]
-    Interval = tuple[int, int]  # ps
+Demands = dict[int, dict[int, float]]
 
 _PAUSED = 0.1
 """Share of the calls' time: if no wire of theirs was paused for more, PAUSE frames have not held them."""

@@ -6,22 +6,17 @@ SimPy holds one event, at the instant at which the world has something to do nex
 processes of any number, may so share an environment.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import simpy
 from simpy.events import NORMAL, EventPriority
 
+from fabricsim.engine.flow.world import World
 from fabricsim.engine.program.dispatch import COMPLETIONS, HORIZON, PAUSED
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.engine.flow.world import World
 
 _LOW = EventPriority(NORMAL + 1)  # the world moves on after all that processes do at an instant
 _BUDGET = 2_000_000  # events of kernels, changes of rates included, between two reports of progress: about a second

@@ -1,24 +1,18 @@
 """How much of a resource calls use while they run, and which resources have to be asked about."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.results.slowed import RateLeft
 from fabricsim.units import seconds
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.results.slowed import RateLeft
-
-    Interval = tuple[int, int]  # ps
-    Crossing = dict[int, dict[int, float]]
+Interval = tuple[int, int]  # ps
+Crossing = dict[int, dict[int, float]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,7 @@ class Beside(NamedTuple):
     came: NDArray[np.float64]
 
     @classmethod
-    def of(cls, load: float, intervals: Sequence[Interval]) -> Beside:
+    def of(cls, load: float, intervals: Sequence[Interval]) -> Self:
         """Take a load to have come evenly over all of some intervals."""
         begin, end = apart(np.array(intervals, np.int64))
         came = np.cumsum(end - begin, dtype=np.float64)

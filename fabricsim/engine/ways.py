@@ -1,27 +1,20 @@
 """Ways of messages: by one NIC, or in equal parts by several of the same host."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.collectives.choice import Choice
+from fabricsim.engine.in_network import Switches
 from fabricsim.records.program import NONE
-from fabricsim.topology.platform import Path
+from fabricsim.topology.host import Hop
+from fabricsim.topology.platform import Path, Platform
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.collectives.choice import Choice
-    from fabricsim.engine.in_network import Switches
-    from fabricsim.topology.host import Hop
-    from fabricsim.topology.platform import Platform
-
-    Numbers = NDArray[np.int64]
+Numbers = NDArray[np.int64]
 
 Stripes = tuple[tuple[int, int], ...]
 """Pairs of endpoints by whose ways a message goes in equal parts; none if it goes by that of its own.

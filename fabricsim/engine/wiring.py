@@ -10,7 +10,7 @@ import numpy as np
 from fabricsim.collectives import template
 from fabricsim.engine.folding.turning import fewer, kept, used_by
 from fabricsim.engine.in_network import Switches
-from fabricsim.engine.ways import Connection, Ways
+from fabricsim.engine.ways import Connection, Stripes, Ways
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, CONNECTION, MODERATION, NEVER, NONE, ROUTE, SCRIPT
 from fabricsim.results.summary import bus_factor
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from fabricsim.collectives.choice import Choice, Choose
     from fabricsim.engine.flow.world import World
     from fabricsim.engine.folding.folding import Folding
-    from fabricsim.engine.ways import Stripes
     from fabricsim.scenario.cluster import InterruptStep
     from fabricsim.topology.platform import Path, Platform
     from fabricsim.transports.base import FlowModel

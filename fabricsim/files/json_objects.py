@@ -1,21 +1,15 @@
 """The objects of a list in a JSON file, one after the other, so that a file need not fit into memory."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import msgspec
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeVar
-
-    from fabricsim.files.sources import Source
-
-    Decoded = TypeVar("Decoded")
+Decoded = TypeVar("Decoded")
 
 MOST_OBJECT = 16 * 2**20
 """Bytes of the largest object of a list."""

@@ -1,17 +1,12 @@
 """Lines of a text source that nobody has vouched for."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from fabricsim.errors import TraceError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
+from fabricsim.files.sources import Source
 
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 

@@ -207,8 +207,7 @@ class _Guarded(io.RawIOBase):
         try:
             return self.stream.read(size)
         except _DAMAGES as error:
-            msg = f"the packed file is damaged or cut ({error}); copy it again"
-            raise TraceError(self.label, msg) from error
+            raise TraceError(self.label, f"the packed file is damaged or cut ({error}); copy it again") from error
         except OSError as error:
             raise TraceError(self.label, f"cannot be read: {error.strerror or error}") from error
 

@@ -1,7 +1,5 @@
 """Bounded reading of one log that nobody has vouched for, plain or packed with gzip or xz."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

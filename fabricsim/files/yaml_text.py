@@ -1,7 +1,5 @@
 """YAML that nobody has vouched for: mappings, lists and words, without anchors, aliases and tags."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast

@@ -8,8 +8,6 @@ damaged or of another place is compiled anew, and so is what another user could 
 is compiled in memory. What has not been used for a month goes when a program is saved (`fabricsim.jit.unused`).
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import inspect

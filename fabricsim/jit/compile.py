@@ -1,7 +1,5 @@
 """The one way to compile a kernel; numba is imported when the first one is compiled."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable

@@ -7,8 +7,6 @@ numbers of lines and docstrings; so a comment changes nothing. The code is that 
 which takes milliseconds to read.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """What takes long to compile, and whom to tell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from multiprocessing import parent_process
 from pathlib import Path

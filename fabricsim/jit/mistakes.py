@@ -1,7 +1,5 @@
 """What is wrong with a user's kernel, as one error with its place; numba says it in twenty lines."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

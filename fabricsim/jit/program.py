@@ -7,8 +7,6 @@ only kernels call are lowered and no more. The kernel that Python enters links t
 own, and is optimised once: half the time to compile, and fewer calls left.
 """
 
-from __future__ import annotations
-
 from graphlib import TopologicalSorter
 from typing import Any
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 from numba import types
@@ -21,13 +22,9 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import NativeValue, models, register_model, unbox
 from numba.np.arrayobj import load_item, make_array, populate_array, store_item
 from numba.np.numpy_support import from_dtype
+from numpy.typing import NDArray
 
 from fabricsim.jit.digest import digest_of_kernels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 
 class Tables:

@@ -1,7 +1,5 @@
 """Compiled programs of versions that nobody runs any more are removed."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

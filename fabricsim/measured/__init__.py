@@ -5,23 +5,18 @@ A TOML file per table in this folder: ``title``, ``source``, ``licence``, ``cert
 prints them; `load` turns them into base units.
 """
 
-from __future__ import annotations
-
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 Certainty = Literal["captured", "published", "secondary", "inferred"]
 """How sure a figure is.

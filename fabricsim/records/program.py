@@ -5,8 +5,6 @@ bytes per second. An index of ``-1`` means none. No column is named as an attrib
 (``size``, ``base``, ``data``), which would hide it from kernels that run uncompiled.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 NONE = -1

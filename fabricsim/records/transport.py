@@ -4,8 +4,6 @@ One line per column, with its unit, as in `fabricsim.records.program`. Times are
 bytes, rates bytes per second, windows packets. An index of ``-1`` means none.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -11,7 +11,14 @@ from fabricsim.report import style
 from fabricsim.report.axis_names import heading
 from fabricsim.report.compared import compared
 from fabricsim.report.labels import tell_apart
-from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, rank_time, simulated_ranks
+from fabricsim.results.breakdown import (
+    IterationParts,
+    critical_rank,
+    iteration_parts,
+    rank_count,
+    rank_time,
+    simulated_ranks,
+)
 from fabricsim.results.places import short_names
 from fabricsim.units import human_seconds, seconds
 
@@ -21,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fabricsim.results.breakdown import IterationParts
     from fabricsim.results.result import RunRecord
 
 MOST_RANKS = 16

@@ -1,20 +1,13 @@
 """A simulated benchmark as a table that fits any terminal."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Any
 
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_bytes, human_percent
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from rich.console import RenderableType
 
 
 def bench_text(bench: Mapping[str, Any]) -> RenderableType:

@@ -1,20 +1,11 @@
 """A replay beside its capture, as a headline, a table of transfers, and what was assumed."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable, titled
-from fabricsim.results.capture import SHOWN
+from fabricsim.results.capture import SHOWN, CaptureSummary, TransferSummary, TransferSums
 from fabricsim.units import human_bytes, human_percent, human_seconds
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from fabricsim.results.capture import CaptureSummary, TransferSummary, TransferSums
 
 AT_MOST = "≤: ranks that were not captured may have been waited for"
 """What a time of a table with this sign is."""

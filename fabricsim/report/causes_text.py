@@ -1,23 +1,14 @@
 """Causes along the critical path, and resources by tier, as tables."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable, titled
-from fabricsim.results.causes import LIMITS, NETWORK
+from fabricsim.results.causes import LIMITS, NETWORK, Cause
+from fabricsim.results.resources import ResourceSummary
 from fabricsim.units import human_percent, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import RenderableType
-
-    from fabricsim.results.causes import Cause
-    from fabricsim.results.resources import ResourceSummary
 
 ROWS = 8
 """Causes and tiers shown at most; the JSON has all of them."""

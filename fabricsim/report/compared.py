@@ -1,18 +1,12 @@
 """Runs side by side: what is a row, and how much faster each is."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from fabricsim.results.jobs import of_job
+from fabricsim.results.result import RunRecord
 from fabricsim.results.speed_up import speed_ups
-from fabricsim.results.summary import summarise, summarise_job
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.results.result import RunRecord
-    from fabricsim.results.summary import Summary
+from fabricsim.results.summary import Summary, summarise, summarise_job
 
 
 class SideBySide(NamedTuple):

@@ -1,30 +1,20 @@
 """Two runs of one scenario side by side: where they differ, and what packets say about why."""
 
-from __future__ import annotations
+from collections.abc import Iterable, Sequence
 
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from fabricsim.report.compared import compared
+from fabricsim.report.compared import SideBySide, compared
 from fabricsim.report.labels import tell_apart
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.report.text import assumed_text, comparison_table, notes_text
-from fabricsim.results.difference import change_of_causes
+from fabricsim.results.difference import Difference, Pair, change_of_causes
+from fabricsim.results.result import RunRecord
+from fabricsim.results.summary import Summary
 from fabricsim.units import human_count, human_percent, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    from fabricsim.report.compared import SideBySide
-    from fabricsim.results.difference import Difference, Pair
-    from fabricsim.results.result import RunRecord
-    from fabricsim.results.summary import Summary
 
 ROWS = 12
 """Kinds of calls shown at most."""

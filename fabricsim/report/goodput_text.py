@@ -1,19 +1,13 @@
 """The goodput of a job as a table."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_count, human_percent
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rich.console import RenderableType
 
 _PARTS = {
     "training": "training_s",

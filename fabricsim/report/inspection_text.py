@@ -1,26 +1,18 @@
 """What trace and log files hold, as tables for the terminal."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from fabricsim.report.megatron_text import megatron_text
 from fabricsim.report.nccl_log_text import nccl_log_text
 from fabricsim.report.tables import SHOWN, FittedTable, titled
+from fabricsim.traces.inspecting import Inspection
+from fabricsim.traces.inspection import TraceSummary
+from fabricsim.traces.log_views import LogSummary, TableRow, TableSummary
 from fabricsim.units import human_bytes, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    from fabricsim.traces.inspecting import Inspection
-    from fabricsim.traces.inspection import TraceSummary
-    from fabricsim.traces.log_views import LogSummary, TableRow, TableSummary
 
 
 def inspection_text(inspection: Inspection) -> RenderableType:

@@ -1,13 +1,8 @@
 """What tells several runs apart."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.results.result import RunRecord
+from fabricsim.results.result import RunRecord
 
 _NAMES = {"fabric": "name", "transport": "transport", "engine": "engine"}
 

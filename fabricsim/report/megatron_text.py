@@ -1,20 +1,12 @@
 """What a training log of Megatron-LM says, as text and a table of timers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from fabricsim.report.tables import SHOWN, FittedTable, titled
+from fabricsim.traces.megatron_log import IterationSpread, MegatronSummary
 from fabricsim.units import human_seconds
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    from fabricsim.traces.megatron_log import IterationSpread, MegatronSummary
 
 _THOUSAND = 1000  # from here on without fractions
 

@@ -1,22 +1,14 @@
 """The set-up that a log of NCCL shows, as tables for the terminal."""
 
-from __future__ import annotations
+from collections.abc import Mapping, Sequence
 
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from fabricsim.report.tables import SHOWN, FittedTable, titled
+from fabricsim.traces.nccl_summary import NcclSummary
 from fabricsim.units import human_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    from fabricsim.traces.nccl_summary import NcclSummary
 
 _RANKS = 24  # of a ring or tree
 

@@ -4,20 +4,13 @@ Columns, widths and number forms are those of nccl-tests 2.18 (``src/util.cu`` o
 github.com/NVIDIA/nccl-tests), so that scripts which read its output read this too.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import NONE
 from fabricsim.results.summary import bus_factor
-from fabricsim.traces.nccl_tests import BYTES_PER_GB, US_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from fabricsim.traces.nccl_tests import Device
+from fabricsim.traces.nccl_tests import BYTES_PER_GB, US_PER_S, Device
 
 _TYPE, _ITEM_BYTES = "float", 4
 _REDUCING = {"all_reduce", "reduce_scatter", "reduce"}

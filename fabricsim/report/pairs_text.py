@@ -1,20 +1,11 @@
 """Traffic between pairs of ranks as tables for the terminal."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
-from fabricsim.results.pairs import DISTANCES
+from fabricsim.results.pairs import DISTANCES, PairsSummary
 from fabricsim.units import human_bytes
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from fabricsim.results.pairs import PairsSummary
 
 
 def pairs_text(name: str, summary: PairsSummary) -> RenderableType:

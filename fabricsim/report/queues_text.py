@@ -1,21 +1,13 @@
 """The most congested wires of a packet run as a table, and what one of them suffered in words."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
+from fabricsim.results.packets import QueueSummary
 from fabricsim.units import human_bytes, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import RenderableType
-
-    from fabricsim.results.packets import QueueSummary
 
 _COUNTS = {"marks": "Marked", "drops": "Dropped", "trims": "Trimmed", "errors": "Lost", "pauses": "Pauses"}
 

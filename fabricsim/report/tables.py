@@ -1,22 +1,13 @@
 """Tables that hold at any width: a figure is never cut, and no word is broken as long as there is another way."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-    from rich.table import Column
-
 
 SHOWN = 16
 """Rows of a table of what files hold at most; all are in the JSON."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
@@ -20,7 +20,6 @@ from fabricsim.units import human_bytes, human_count, human_percent, human_secon
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
     from rich.table import Table
 
     from fabricsim.results.jobs import JobSummary

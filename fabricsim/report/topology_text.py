@@ -1,21 +1,13 @@
 """What a network consists of, as tables."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable
+from fabricsim.topology.bill import Bill
+from fabricsim.topology.inventory import Inventory
 from fabricsim.units import human_count, human_percent
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from fabricsim.topology.bill import Bill
-    from fabricsim.topology.inventory import Inventory
 
 _WHOLE = 1000.0  # Gb/s from which on no part of one is shown
 

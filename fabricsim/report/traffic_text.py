@@ -1,10 +1,8 @@
 """A traffic run as tables for the terminal."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.text import Text
 
@@ -13,14 +11,8 @@ from fabricsim.report.causes_text import resources_text
 from fabricsim.report.queues_text import queues_text
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.report.text import counted_text, notes_text
+from fabricsim.results.traffic import TrafficSummary
 from fabricsim.units import human_bytes, human_count, human_percent, human_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import RenderableType
-
-    from fabricsim.results.traffic import TrafficSummary
 
 _COLUMNS = ("min", "mean", "p50", "p99", "max")
 

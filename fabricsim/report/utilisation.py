@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabricsim.report import style
-from fabricsim.results.use_over_time import of_series, use_over_time
+from fabricsim.results.use_over_time import TierUse, of_series, use_over_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.results.result import RunRecord, Series
-    from fabricsim.results.use_over_time import TierUse
 
 MOST_TIERS = 6
 """Panels at most."""

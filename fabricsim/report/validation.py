@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, TypeGuard
@@ -16,8 +16,6 @@ from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.table import Table
 
     from fabricsim.results.validation import Validation

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fabricsim.report.tables import FittedTable, titled
 from fabricsim.units import human_bytes
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
 
     from fabricsim.workload.volume_summary import VolumeRow, VolumeSummary

@@ -17,20 +17,15 @@ A replayed trace may have marked several iterations, on each of its ranks. Then 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import ResultError
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM, UNMODELLED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.results.result import RunRecord
+from fabricsim.results.result import RunRecord
 
 
 @dataclass(frozen=True)

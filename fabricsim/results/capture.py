@@ -1,7 +1,5 @@
 """What was captured of a replayed job, beside what the replay made of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 

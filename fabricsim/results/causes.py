@@ -1,24 +1,17 @@
 """What an iteration waited for: the causes along its critical path, the one that took most first."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, NONE
 from fabricsim.results.breakdown import critical_rank, marked_ranks
-from fabricsim.results.critical_path import critical_path
+from fabricsim.results.critical_path import Stretch, critical_path
 from fabricsim.results.resources import tier
-from fabricsim.results.result import Rest
+from fabricsim.results.result import LinkRecord, Rest, RunRecord
 from fabricsim.units import human_count, human_percent, human_seconds, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fabricsim.results.critical_path import Stretch
-    from fabricsim.results.result import LinkRecord, RunRecord
 
 STRAGGLES = 1.1
 """A rank that computes this many times as long as the median rank is said to."""

@@ -1,7 +1,5 @@
 """Layout of a result file: every group, its dimension, and its columns with unit and meaning."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

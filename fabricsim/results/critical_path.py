@@ -5,17 +5,13 @@ an op of the same rank which ended at this very time. A collective moves data fr
 before that the walk goes on at this rank (as in Holmes and Gilge 2004, and in Scalasca's critical-path profile).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fabricsim.records.program import COLLECTIVE, MAIN_STREAM, NONE
-
-if TYPE_CHECKING:
-    from fabricsim.results.result import RunRecord
+from fabricsim.results.result import RunRecord
 
 
 class Stretch(NamedTuple):

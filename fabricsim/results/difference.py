@@ -1,16 +1,11 @@
 """Where two runs of one scenario differ: calls, timers, and the use of links."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.results.resources import tier
-from fabricsim.results.summary import summarise
+from fabricsim.results.result import RunRecord
+from fabricsim.results.summary import Summary, summarise
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from fabricsim.results.result import RunRecord
-    from fabricsim.results.summary import Summary
 
 LARGEST = 10
 """Links named at most."""

@@ -1,27 +1,21 @@
 """Parts of a result from groups of an HDF5 file; see `fabricsim.results.hdf5`."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import COLLECTIVE, NONE, OP, SLOWDOWN_BINS, SPAN
 from fabricsim.results import columns
 from fabricsim.results.capture import Capture, CapturedTransfer, StepTime
+from fabricsim.results.hdf5_reader import ResultFile
 from fabricsim.results.packets import PROTOCOLS, PacketLog, Packets, Tap
 from fabricsim.results.pairs import Pairs
 from fabricsim.results.result import CallRecord, CallRecords, JobRecord, LinkRecord, Rest, RunRecord, Series
 from fabricsim.results.slowed import none_failed, rates_left
 from fabricsim.results.throughput import IterationWork
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.results.hdf5_reader import ResultFile
 
 MOST_RANKS = 2**20
 """Ranks of one result; a job of traces has at most a quarter of that."""

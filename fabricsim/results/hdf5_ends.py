@@ -1,7 +1,5 @@
 """Whether the HDF5 library comes to an end with a file: what loops inside of it for ever, nothing can interrupt."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -10,7 +10,7 @@ import numpy as np
 
 from fabricsim.errors import ResultError
 from fabricsim.records.program import CLOCK_END, NONE
-from fabricsim.results.columns import FORMAT, FORMAT_VERSION, TRAFFIC_FORMAT
+from fabricsim.results.columns import FORMAT, FORMAT_VERSION, TRAFFIC_FORMAT, Column, ColumnGroup
 from fabricsim.results.hdf5_ends import ends
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import h5py
     from numpy.typing import NDArray
 
-    from fabricsim.results.columns import Column, ColumnGroup
 
 _WAY_OUT = "name a result that fabricsim run -o or traffic -o wrote"
 _LARGEST = 1e100

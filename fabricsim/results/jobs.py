@@ -1,21 +1,15 @@
 """Several jobs of one run: which part of the result is whose, and what became of each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
 from fabricsim.records.program import NONE
 from fabricsim.results.breakdown import critical_rank, iteration_parts
-from fabricsim.results.causes import causes
-from fabricsim.results.result import CallRecords, Limits
+from fabricsim.results.causes import Cause, causes
+from fabricsim.results.result import CallRecords, JobRecord, Limits, RunRecord
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from fabricsim.results.causes import Cause
-    from fabricsim.results.result import JobRecord, RunRecord
 
 FIRST = 3
 """Causes of a job in a summary; `of_job` gives the rest."""

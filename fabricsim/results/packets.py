@@ -1,19 +1,13 @@
 """What a packet run knows beyond a flow run: counts of each wire, taps over time, and the packet log."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import Literal, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.results import columns
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from typing import Literal
-
-    from numpy.typing import NDArray
 
 WIRE = columns.WIRES.record
 """What happened at one direction of a cable and the egress queue before it."""

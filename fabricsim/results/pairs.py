@@ -1,14 +1,10 @@
 """Who sends how much to whom: bytes by pair of ranks and by parallel dimension."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 SHARES_OF_PAIRS = (0.0025, 0.01, 0.1)
 """Shares of all pairs whose bytes a summary tells; the first is that of Wang et al., arXiv 2307.12169v1."""

@@ -5,25 +5,19 @@ Block types, options and their padding are those of the IETF draft "PCAP Now Gen
 Payloads are cut off; the original length of each frame is kept.
 """
 
-from __future__ import annotations
-
 import struct
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.records.packet import ACK, AGAIN, CNP, DATA, MARKED, NACK, SENT, TRIMMED
+from fabricsim.results.packets import PacketLog
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fabricsim.results.packets import PacketLog
 
 ETHERNET = 1
 """LINKTYPE_ETHERNET."""

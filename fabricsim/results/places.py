@@ -1,15 +1,9 @@
 """The place of each rank in the parallel dimensions of its job."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from fabricsim.results.breakdown import rank_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fabricsim.results.result import RunRecord
+from fabricsim.results.result import RunRecord
 
 _SHORT = {"tensor": "TP", "context": "CP", "data": "DP", "pipeline": "PP"}
 _MOST_DEGREE = 2**20

@@ -1,17 +1,12 @@
 """The resources of a run by their kind: how many, and how much they were used."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from fabricsim.results.result import LinkRecord, RunRecord
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from fabricsim.results.result import LinkRecord, RunRecord
 
 
 class ResourceSummary(TypedDict):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from fabricsim.records.program import NONE
-from fabricsim.results.slowed import none_failed
+from fabricsim.results.slowed import RateLeft, none_failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fabricsim.results.capture import Capture, StepTime
     from fabricsim.results.packets import Packets
     from fabricsim.results.pairs import Pairs
-    from fabricsim.results.slowed import RateLeft
     from fabricsim.results.throughput import IterationWork
 
 

@@ -1,15 +1,9 @@
 """The histogram of message slowdowns: its bins and percentiles."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import SLOWDOWN_BINS, SLOWDOWN_BINS_PER_OCTAVE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def edges() -> NDArray[np.float64]:

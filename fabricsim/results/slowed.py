@@ -1,17 +1,13 @@
 """What failures left of the rates of wires over time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.results.columns import FAILURES
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Times = NDArray[np.int64] | NDArray[np.float64]
+Times = NDArray[np.int64] | NDArray[np.float64]
 
 
 class RateLeft(NamedTuple):

@@ -1,15 +1,10 @@
 """How much faster runs are than the slowest of them, for the work that they do."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fabricsim.results.breakdown import iteration_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fabricsim.results.result import RunRecord
+from fabricsim.results.result import RunRecord
 
 _BATCH = ("global_batch", "sequence", "decoder_sequence")
 """Keys of a job that say how many tokens an iteration has."""

@@ -9,14 +9,14 @@ import numpy as np
 
 from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, simulated_ranks
-from fabricsim.results.capture import summarise_capture
-from fabricsim.results.causes import causes
-from fabricsim.results.jobs import summarise_jobs
-from fabricsim.results.packets import congested
-from fabricsim.results.pairs import summarise_pairs
-from fabricsim.results.resources import by_use, resources, utilisation
+from fabricsim.results.capture import CaptureSummary, summarise_capture
+from fabricsim.results.causes import Cause, causes
+from fabricsim.results.jobs import JobSummary, summarise_jobs
+from fabricsim.results.packets import QueueSummary, congested
+from fabricsim.results.pairs import PairsSummary, summarise_pairs
+from fabricsim.results.resources import ResourceSummary, by_use, resources, utilisation
 from fabricsim.results.slowdown import percentile
-from fabricsim.results.throughput import throughput
+from fabricsim.results.throughput import ThroughputSummary, throughput
 from fabricsim.scenario.collectives import assumed
 from fabricsim.units import seconds
 
@@ -25,14 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fabricsim.results.capture import CaptureSummary
-    from fabricsim.results.causes import Cause
-    from fabricsim.results.jobs import JobSummary
-    from fabricsim.results.packets import QueueSummary
-    from fabricsim.results.pairs import PairsSummary
-    from fabricsim.results.resources import ResourceSummary
     from fabricsim.results.result import CallKind, CallRecords, LinkRecord, RunRecord
-    from fabricsim.results.throughput import ThroughputSummary
     from fabricsim.results.uncertainty import UncertaintySummary
 
 HOTTEST = 10

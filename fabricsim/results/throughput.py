@@ -1,7 +1,5 @@
 """What an iteration achieves: tokens, FLOPs, and the share of the GPUs' peak that they take."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, TypedDict
 
 

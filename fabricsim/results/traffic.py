@@ -1,24 +1,17 @@
 """A traffic matrix, what came of it on a fabric, and the summary of that."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.results import columns
-from fabricsim.results.packets import congested
-from fabricsim.results.resources import by_tier, by_use, utilisation
+from fabricsim.results.packets import Packets, QueueSummary, congested
+from fabricsim.results.resources import ResourceSummary, by_tier, by_use, utilisation
+from fabricsim.results.result import LinkRecord, Series
 from fabricsim.results.slowed import none_failed
 from fabricsim.units import PS_PER_S, seconds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.results.packets import Packets, QueueSummary
-    from fabricsim.results.resources import ResourceSummary
-    from fabricsim.results.result import LinkRecord, Series
 
 DEMAND = np.dtype([(column.name, column.kind) for column in columns.ASKED])
 """A flow that a traffic matrix asks for; ids are those of the file, from 1."""

@@ -1,7 +1,5 @@
 """How far a predicted iteration may be off, for what its parameters may be off."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NotRequired, TypedDict

@@ -1,18 +1,13 @@
 """Use of resources over time, by tier: of wires as recorded, of others by the calls that they held."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import NONE
 from fabricsim.results.resources import tier
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.results.result import RunRecord, Series
+from fabricsim.results.result import RunRecord, Series
 
 BINS = 240
 """Stretches of time at most."""

@@ -1,7 +1,5 @@
 """Measured and predicted figures side by side: what a study and a calibration give."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,17 +1,11 @@
 """Many scenarios at once, in threads: kernels run without the GIL, the Python around them does not."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 from fabricsim.run.pipeline import simulate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from fabricsim.run.result import Result
-    from fabricsim.scenario.load import LoadedScenario
+from fabricsim.run.result import Result
+from fabricsim.scenario.load import LoadedScenario
 
 
 def simulate_all(

@@ -1,23 +1,18 @@
 """What nccl-tests and the OSU latency test would measure on a simulated cluster."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Generator, Sequence
+from typing import cast
 
 import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
 from fabricsim.report.nccl_table import BenchRow
+from fabricsim.scenario.cluster import Nic
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.transport import Mpi
 from fabricsim.traces.nccl_tests import Device
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from fabricsim.scenario.cluster import Nic
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.transport import Mpi
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 """Collectives that `collective_times` can run."""

@@ -1,34 +1,26 @@
 """The bench command: sizes, captured references, and tables in the form of nccl-tests and OSU."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim import measured, provenance, units
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.errors import InputError
-from fabricsim.report.nccl_table import render
+from fabricsim.measured import MeasuredTable
+from fabricsim.report.nccl_table import BenchRow, render
 from fabricsim.results.summary import bus_factor
 from fabricsim.run.bench import TESTS, collective_times, devices, point_to_point_times
+from fabricsim.scenario.cluster import Gpu
 from fabricsim.scenario.collectives import assumed
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.traces import nccl_tests, osu
 from fabricsim.units import human_percent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from fabricsim.measured import MeasuredTable
-    from fabricsim.report.nccl_table import BenchRow
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.scenario import Scenario
 
 _AS_LOGGED = {"sendrecv": "send_recv"}  # tests that readers of logs call otherwise
 _LIBRARIES = {"t4": "nccl-2.6", "v100": "nccl-2.6", "rtx-2080": "nccl-2.6", "a100": "nccl-2.10", "mi": "rccl"}

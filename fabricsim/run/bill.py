@@ -1,28 +1,18 @@
 """What the network of a scenario consists of, and what that costs by a price list."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import simpy
 
 from fabricsim.engine.fabric import Fabric
 from fabricsim.errors import InputError
-from fabricsim.topology.bill import make_bill, parts_of
-from fabricsim.topology.inventory import take_stock
+from fabricsim.scenario.network import Network
+from fabricsim.scenario.prices import PriceList
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.topology.bill import Bill, make_bill, parts_of
+from fabricsim.topology.inventory import Stock, take_stock
 from fabricsim.topology.resources import ResourceList
-from fabricsim.topology.wires import freeze, network_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.scenario.network import Network
-    from fabricsim.scenario.prices import PriceList
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.bill import Bill
-    from fabricsim.topology.inventory import Stock
-    from fabricsim.topology.wires import Wires
-
+from fabricsim.topology.wires import Wires, freeze, network_of
 
 COST, POWER = "network_cost_per_gpu_usd", "network_power_per_gpu_w"
 """Columns of an index."""

@@ -11,34 +11,27 @@ both ends of its stages, and ``z`` the slowest. The third sum is over the first 
 Sources, and what is derived here: explanation/rail-only of the documentation.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import simpy
 
+from fabricsim.collectives.choice import Choice
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.ways import Ways
+from fabricsim.engine.ways import Stripes, Ways
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import build_plan
+from fabricsim.scenario.load import LoadedScenario
 from fabricsim.units import PS_PER_S, seconds
+from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.fit import check_fit
 from fabricsim.workload.issue import EMPTY, Span
 from fabricsim.workload.links import TURNS
+from fabricsim.workload.stages import Stage, Timed
 from fabricsim.workload.tape import gradient_bytes
 from fabricsim.workload.work import Exchange, Wait
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.collectives.choice import Choice
-    from fabricsim.engine.ways import Stripes
-    from fabricsim.scenario.load import LoadedScenario
-    from fabricsim.workload.compile import JobPlan
-    from fabricsim.workload.stages import Stage, Timed
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """How much of its time a job trains while its GPUs fail: checkpoints, lost work, detection, restarts and spares."""
 
-from __future__ import annotations
-
 import heapq
 import math
 import random

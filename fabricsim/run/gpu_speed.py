@@ -4,15 +4,10 @@ The time of an iteration grows with what its kernels take, from that of communic
 stretch that holds the measured time are brought together by the Illinois method (Dowell and Jarratt, BIT 11, 1971).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.variation import MOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CLOSE = 1e-4
 """Share of the measured time within which it is met."""

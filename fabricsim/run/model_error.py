@@ -4,8 +4,6 @@
 a study is judged, that is the median of all others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import exp
 from statistics import NormalDist, median

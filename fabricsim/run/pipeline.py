@@ -14,7 +14,7 @@ from __future__ import annotations
 import gc
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
@@ -35,11 +35,11 @@ from fabricsim.records.program import COLLECTIVE, COMPUTE, NONE
 from fabricsim.results.throughput import IterationWork
 from fabricsim.run.bill import said_of
 from fabricsim.run.result import Result
-from fabricsim.run.together import Placed, crossed_by, crossing, joined, run, sent_over, streams
+from fabricsim.run.together import Placed, Stream, crossed_by, crossing, joined, run, sent_over, streams
 from fabricsim.scenario import given, library
 from fabricsim.scenario.defaults import left_to_defaults
 from fabricsim.scenario.jobs import placed
-from fabricsim.scenario.load import LoadedScenario, from_tables, machine
+from fabricsim.scenario.load import LoadedScenario, Overrides, from_tables, machine
 from fabricsim.scenario.load import load as load  # noqa: PLC0414  the first arrow of the way, for others to take
 from fabricsim.scenario.named_files import named_files
 from fabricsim.scenario.remarks import remarks
@@ -57,17 +57,13 @@ from fabricsim.workload.machines import Machines
 from fabricsim.workload.mixed import plan_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
     from fabricsim.engine.packet.recorder import Watch
     from fabricsim.results import result as record
     from fabricsim.results.pairs import Pairs
     from fabricsim.results.traffic import TrafficRecord
-    from fabricsim.run.together import Stream
     from fabricsim.scenario.job import Job
-    from fabricsim.scenario.load import Overrides
     from fabricsim.scenario.scenario import Scenario
     from fabricsim.topology.wires import Wires
     from fabricsim.traces.rebuild.programs import Rebuilt

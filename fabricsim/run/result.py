@@ -14,8 +14,8 @@ from fabricsim.errors import InputError
 from fabricsim.results import result as record
 from fabricsim.results import traffic
 from fabricsim.results.hdf5 import image, write
-from fabricsim.results.summary import summarise
-from fabricsim.results.traffic import summarise_traffic
+from fabricsim.results.summary import Summary, summarise
+from fabricsim.results.traffic import TrafficSummary, summarise_traffic
 from fabricsim.scenario import given
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import RenderableType
 
-    from fabricsim.results.summary import Summary
-    from fabricsim.results.traffic import TrafficSummary
 
 T = TypeVar("T")
 _COLUMNS = 100

@@ -14,7 +14,7 @@ from fabricsim.results.result import JobRecord
 from fabricsim.results.traffic import DEMAND
 from fabricsim.run.traffic import PatternAmounts, connection_ports, demand, parse_size
 from fabricsim.units import PS_PER_S, human_count, human_seconds, seconds
-from fabricsim.workload.program import together
+from fabricsim.workload.program import Program, together
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from fabricsim.engine.fabric import Fabric
     from fabricsim.scenario.background import Background
     from fabricsim.scenario.scenario import Scenario
-    from fabricsim.workload.program import Program
 
 
 _STUCK = 2.0

@@ -6,21 +6,22 @@
     scenario.toml ───── load ───► Scenario ┴─ simulate ──► TrafficResult
 """
 
-from __future__ import annotations
-
 import inspect
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+from typing import TypedDict, Unpack, cast
 
 import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from fabricsim import provenance
 from fabricsim.engine.carried import carried
 from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.outcome import counters, mean_capacities, rate_series
+from fabricsim.engine.packet.recorder import Watch
 from fabricsim.engine.program.transfer import time_alone
 from fabricsim.engine.wiring import connections
 from fabricsim.errors import InputError
@@ -28,24 +29,16 @@ from fabricsim.results.result import LinkRecord
 from fabricsim.results.traffic import Matrix, ResourceUse
 from fabricsim.run.result import TrafficResult
 from fabricsim.scenario import library
+from fabricsim.scenario.load import LoadedScenario
 from fabricsim.scenario.remarks import remarks
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.source import exists, is_result
 from fabricsim.scenario.suggest import did_you_mean
-from fabricsim.scenario.traffic import load_sizes
+from fabricsim.scenario.traffic import FlowSizes, load_sizes
 from fabricsim.transports import flow_model
 from fabricsim.units import BYTES, parse
 from fabricsim.workload import matrix as files
 from fabricsim.workload.traffic import PATTERNS, Request, generate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.packet.recorder import Watch
-    from fabricsim.scenario.load import LoadedScenario
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.traffic import FlowSizes
 
 _SIZE = "10MB"  # of each flow if none is asked for; ``poisson`` takes `_SIZES`
 _SIZES = "websearch"

@@ -7,14 +7,12 @@ drawn together. Both sides count, as a share cannot be above 1 and the slower of
 What a model with the right parameters would be off besides is `fabricsim.run.model_error`'s.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,13 +20,11 @@ from fabricsim.errors import InputError, ScenarioError
 from fabricsim.results.uncertainty import Influence, Uncertainty
 from fabricsim.run.model_error import interval, model_spread
 from fabricsim.run.pipeline import simulate
+from fabricsim.run.result import Result
 from fabricsim.scenario.explain import spec_at
 from fabricsim.scenario.load import LoadedScenario, from_tables
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.units import PS_PER_S, seconds
-
-if TYPE_CHECKING:
-    from fabricsim.run.result import Result
 
 SPREADS = {"T": log(1.05), "U": log(1.3)}
 """Standard deviation of the logarithm of a parameter's factor, by grade; what is exact is not varied.

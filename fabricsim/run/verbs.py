@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypedDict, Unpack, cast
 
@@ -18,19 +18,16 @@ from fabricsim.run.at_once import simulate_all
 from fabricsim.run.graphs import cables_of
 from fabricsim.run.result import Result, TrafficResult, shown
 from fabricsim.scenario import given, library
-from fabricsim.scenario.load import LoadedScenario, load
+from fabricsim.scenario.load import LoadedScenario, Overrides, load
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.toml_text import settings, texts
 from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import networkx as nx
 
     from fabricsim.engine.packet.recorder import Watch
-    from fabricsim.scenario.load import Overrides
 
     Scenarios = LoadedScenario | str | Path | Mapping[str, Any]
 

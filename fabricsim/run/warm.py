@@ -1,7 +1,5 @@
 """Compiling of the kernels before they are needed."""
 
-from __future__ import annotations
-
 from fabricsim.jit.compile import is_compiled
 from fabricsim.run.pipeline import load, simulate
 

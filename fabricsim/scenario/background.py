@@ -1,7 +1,5 @@
 """Traffic beside a job: patterns and writes to storage, once or again and again."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Load-balancing rules: what all have, and which there are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 

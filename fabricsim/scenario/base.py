@@ -1,22 +1,15 @@
 """The common base of every model in a scenario."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pydantic import GetCoreSchemaHandler
-
-    from fabricsim.extensions import Registry
+from fabricsim.extensions import Registry
 
 
 class Spec(BaseModel):

@@ -10,8 +10,6 @@ A preset says it in a table of its own, by the paths of its keys::
 What a user writes in a scenario or with ``--set`` has no grade: it is what was asked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fabricsim.errors import InputError

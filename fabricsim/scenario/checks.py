@@ -4,36 +4,30 @@ Each check yields the mistakes it finds. A scenario that has other mistakes is c
 good values go: asking for one that is not settled raises `Unsettled`, and that check ends there.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unicodedata import bidirectional, category
 
 from fabricsim.errors import Mistake
 from fabricsim.extensions import answers
 from fabricsim.scenario.collectives import ALGORITHMS, DEFAULTS, algorithms, chakra_files, has, is_described
 from fabricsim.scenario.fabric import TOPOLOGIES, keys_of
-from fabricsim.scenario.job import DIMENSIONS
+from fabricsim.scenario.job import DIMENSIONS, Job, Parallelism
 from fabricsim.scenario.job_checks import job_problems, peak_problems
 from fabricsim.scenario.nvlinks import NvlinkMesh
 from fabricsim.scenario.packet import SOCKET_KINDS
 from fabricsim.scenario.packet_checks import packet_checks
 from fabricsim.scenario.partial import Unsettled, settled
+from fabricsim.scenario.parts import Parts
 from fabricsim.scenario.several_checks import background_problems, kind_problems, placement_problems
 from fabricsim.scenario.size_checks import MOST_GPUS, too_large
 from fabricsim.scenario.source import not_a_file
 from fabricsim.scenario.suggest import did_you_mean, show
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.scenario.job import Job, Parallelism
-    from fabricsim.scenario.parts import Parts
 
 _NEVER_ZERO = ("cluster.gpu.memory", "job.bucket", "job.first_bucket", "collectives.chunk", "collectives.send_chunk")
 

@@ -1,7 +1,5 @@
 """How collectives are cut into messages, and what their steps cost."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass

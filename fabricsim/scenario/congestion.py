@@ -1,20 +1,14 @@
 """Laws of congestion control: what all have, and which there are."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from fabricsim.errors import Mistake
 from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.quantity import Bytes, Duration, Rate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.errors import Mistake
 
 __all__ = ["LAWS", "Bytes", "Columns", "Duration", "Factor", "Gain", "Interval", "Law", "Packets", "Rate", "Stages"]
 

@@ -1,13 +1,7 @@
 """What a job's scenario leaves to defaults that decide its time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from fabricsim.scenario.job import Job
 from fabricsim.units import human_seconds, seconds
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
 
 _BY_YEAR = ("precision", "recompute", "attention", "fused_accumulation")
 

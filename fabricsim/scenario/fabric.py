@@ -1,23 +1,17 @@
 """The network between the hosts: what all topologies have, and which topologies there are."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fabricsim.errors import SimulationError
+from fabricsim.errors import Mistake, SimulationError
 from fabricsim.extensions import Registry
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.failure import BitErrorRate, Failure
 from fabricsim.scenario.network import Cable, Ends, FabricSize, Network
 from fabricsim.scenario.quantity import Duration, Length, Rate
 from fabricsim.scenario.switch import CLASSES, SwitchSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from fabricsim.errors import Mistake
 
 __all__ = ["TOPOLOGIES", "FabricSpec", "Failure", "Ports", "Routing", "SwitchSpec", "Switched"]
 

@@ -1,7 +1,5 @@
 """What fails, and when: cables, NICs, hosts, switches and GPUs that are down, slow or lossy for a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Annotated

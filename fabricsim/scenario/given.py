@@ -1,7 +1,5 @@
 """What a Python script gives: taken as what is meant by it, or refused with what it is called and the way out."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import Any, TypeGuard, cast

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fabricsim.scenario.balancing import RULES
-from fabricsim.scenario.congestion import DEFAULT_LAWS, LAWS
+from fabricsim.scenario.balancing import RULES, LoadBalancing
+from fabricsim.scenario.congestion import DEFAULT_LAWS, LAWS, Law
 from fabricsim.scenario.packet import DEFAULTS, MOST_JOINED
 
 if TYPE_CHECKING:
-    from fabricsim.scenario.balancing import LoadBalancing
-    from fabricsim.scenario.congestion import Law
     from fabricsim.scenario.transport import Transport
 
 

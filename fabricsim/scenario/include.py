@@ -8,18 +8,19 @@ Later layers (the file over what it extends, ``--set`` over the file) are laid o
 written beside the earlier name stay. A table that was written in full is replaced by a name.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import tomllib
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabricsim import extensions
 from fabricsim.errors import InputError, Mistake
+from fabricsim.extensions import Registry
 from fabricsim.scenario import library
 from fabricsim.scenario.balancing import RULES
 from fabricsim.scenario.certainty import graded
@@ -30,12 +31,6 @@ from fabricsim.scenario.schedule import SCHEDULES
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.scenario.tree import TreeNode, build
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from collections.abc import Set as AbstractSet
-
-    from fabricsim.extensions import Registry
 
 TablePath = tuple[str, ...]
 

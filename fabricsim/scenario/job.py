@@ -1,7 +1,5 @@
 """The training job: model, parallelism, batch, schedule, overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 

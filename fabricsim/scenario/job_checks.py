@@ -4,21 +4,15 @@ As in `fabricsim.scenario.checks`, asking a job with other mistakes for a value 
 the check that asked.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job
 from fabricsim.scenario.model_checks import MODEL_CHECKS
 from fabricsim.scenario.parallelism_checks import PARALLELISM_CHECKS
 from fabricsim.scenario.partial import settled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.job import Job
 
 MOST_MICRO_BATCHES = 1_000_000
 """Micro-batches of all ranks together in one iteration; each becomes several operations of some 500 bytes."""
@@ -136,8 +130,7 @@ def _predictions(job: Job) -> Iterator[Mistake]:
     if job.predictions is None:
         return
     if job.model.family != "bert":
-        problem = f"has no effect: a {job.model.family} has logits of all tokens"
-        yield Mistake("job.predictions", problem, "take it out")
+        yield Mistake("job.predictions", f"has no effect: a {job.model.family} has logits of all tokens", "take it out")
     elif job.predictions > job.sequence:
         problem = f"{job.predictions} is more than the {job.sequence} tokens of a sequence"
         yield Mistake("job.predictions", problem, f"at most {job.sequence}")
@@ -353,14 +346,12 @@ def _activation_input(job: Job) -> Iterator[Mistake]:
     if job.model.family != "llama" or job.model.activation is not None:
         yield Mistake(key, "is that of SwiGLU, which models of family llama have", "leave it out")
     if job.recompute not in ("none", "selective"):
-        problem = f"is not kept if {job.recompute!r} repeats it"
-        yield Mistake(key, problem, 'set job.recompute to "none" or "selective"')
+        yield Mistake(key, f"is not kept if {job.recompute!r} repeats it", 'set job.recompute to "none" or "selective"')
     if job.activation_quantises:
         problem = "has no effect: with activation_quantises SwiGLU is a kernel that keeps its input as it is"
         yield Mistake(key, problem, "take one of both out")
     if job.expert_kernels == "fused" and not _has_networks(job):
-        problem = "has no effect: all SwiGLUs are in the kernels of experts"
-        yield Mistake(key, problem, "take it out")
+        yield Mistake(key, "has no effect: all SwiGLUs are in the kernels of experts", "take it out")
 
 
 def _packed(job: Job) -> Iterator[Mistake]:

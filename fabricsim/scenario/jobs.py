@@ -1,14 +1,12 @@
 """Several jobs on one cluster: which ranks each has, and when it begins."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 
 from fabricsim.scenario.job import Job
-from fabricsim.scenario.quantity import Duration  # noqa: TC001  pydantic reads it
+from fabricsim.scenario.quantity import Duration
 from fabricsim.scenario.variation import Numbers, stream
 
 

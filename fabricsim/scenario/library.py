@@ -4,8 +4,6 @@ The files lie in ``workloads/<kind>/<name>.toml``: inside the package in an inst
 in a checkout and in an editable install.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

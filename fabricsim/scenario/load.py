@@ -7,8 +7,6 @@
 Every mistake is noted with its place, and all are reported together.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

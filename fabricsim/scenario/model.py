@@ -1,7 +1,5 @@
 """Transformers by their numbers."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

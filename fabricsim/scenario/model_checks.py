@@ -1,15 +1,9 @@
 """Checks of what a job's model consists of, against one another and against the job."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from fabricsim.errors import Mistake
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.scenario.job import Job
+from fabricsim.scenario.job import Job
 
 
 def _latent(job: Job) -> Iterator[Mistake]:
@@ -67,8 +61,7 @@ def _pattern(job: Job) -> Iterator[Mistake]:
     pattern = model.pattern
     if pattern is None:
         if model.state_space is not None:
-            problem = "has no effect: no layer is one of Mamba-2"
-            yield Mistake("job.model.state_space", problem, f"say which with {key}")
+            yield Mistake("job.model.state_space", "has no effect: no layer is one of Mamba-2", f"say which with {key}")
         return
     if model.family != "llama":
         yield Mistake(key, f"is not modelled in a {model.family}", "use family llama")

@@ -1,17 +1,13 @@
 """Files that a scenario names: what a run reads beside them, and must not write over."""
 
-from __future__ import annotations
-
 import glob
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabricsim.scenario.collectives import chakra_files, is_described
 from fabricsim.scenario.fabric import file_keys
 from fabricsim.scenario.source import exists
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 def named_files(tables: Mapping[str, Any]) -> Iterator[Path]:

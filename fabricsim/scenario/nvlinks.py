@@ -1,16 +1,12 @@
 """NVLinks that join the GPUs of a host directly, without a switch."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import PlainValidator
 
 from fabricsim.scenario.suggest import show
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _MOST = 64
 """Links of a GPU: three times as many as any has."""

@@ -1,7 +1,5 @@
 """What only the packet engine asks of a transport: how packets are cut, acknowledged and recovered."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

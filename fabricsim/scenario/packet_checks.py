@@ -4,27 +4,21 @@ What stands in one table, or in one switch, is checked always; a transport is he
 if the packet engine is chosen, since the flow engine uses neither's packet settings.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
 from fabricsim.extensions import answers
 from fabricsim.scenario.in_force import law_in_force, longest_payload, rule_in_force, setting
 from fabricsim.scenario.packet import SOCKET_KINDS
 from fabricsim.scenario.partial import Unsettled
+from fabricsim.scenario.parts import Parts
+from fabricsim.scenario.switch import SwitchSpec
+from fabricsim.scenario.transport import Transport
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.scenario.parts import Parts
-    from fabricsim.scenario.switch import SwitchSpec
-    from fabricsim.scenario.transport import Transport
-
-    Check = Callable[[Parts], Iterator[Mistake]]
-    SwitchCheck = Callable[[SwitchSpec, str], Iterator[Mistake]]
+Check = Callable[[Parts], Iterator[Mistake]]
+SwitchCheck = Callable[[SwitchSpec, str], Iterator[Mistake]]
 
 _OF_RECOVERY = {"reordering": "selective", "nack_interval": "go-back-n"}
 

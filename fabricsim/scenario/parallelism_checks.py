@@ -1,17 +1,10 @@
 """Checks of the settings of a job's parallelism against its batch and one another."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from fabricsim.errors import Mistake
-from fabricsim.scenario.job import DIMENSIONS, SHARDED_DEGREES, SHARDED_KEYS, UNSHARDED_KEYS, micro_batches
+from fabricsim.scenario.job import DIMENSIONS, SHARDED_DEGREES, SHARDED_KEYS, UNSHARDED_KEYS, Job, micro_batches
 from fabricsim.scenario.schedule import SCHEDULES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.scenario.job import Job
 
 _KEY = "job.parallelism"
 

@@ -1,8 +1,6 @@
 """The tables of a scenario, not yet held against each other."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,10 +12,8 @@ from fabricsim.scenario.fabric import TOPOLOGIES, FabricSpec
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.jobs import PlacedJob
 from fabricsim.scenario.network import Ends
+from fabricsim.scenario.switch import SwitchSpec
 from fabricsim.scenario.transport import Transport
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.switch import SwitchSpec
 
 
 class Parts(Spec):

@@ -1,7 +1,5 @@
 """Price lists: what a user may write of what switches, transceivers, cables and adapters cost and draw."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Field types of the scenario models: a string with a unit in, a number in the base unit out."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 

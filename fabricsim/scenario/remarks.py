@@ -1,16 +1,10 @@
 """What a reader of a result has to know of a scenario and is no mistake, such as settings without effect."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.units import human_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from fabricsim.scenario.scenario import Scenario
 
 _FRAMING = {"payload", "header"}  # of transport.packet; flows know them, too
 _TIMERS = {"minimum_timeout", "maximum_timeout", "maximum_window"}  # what is sent again after a failure

@@ -1,7 +1,5 @@
 """What a pipeline schedule is, and which there are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple

@@ -1,22 +1,16 @@
 """Checks of what runs side by side: several jobs, and traffic beside them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fabricsim.errors import Mistake
 from fabricsim.scenario import library
+from fabricsim.scenario.background import Background
+from fabricsim.scenario.cluster import Cluster
 from fabricsim.scenario.jobs import given
 from fabricsim.scenario.packet import SOCKET_KINDS
+from fabricsim.scenario.parts import Parts
 from fabricsim.scenario.suggest import did_you_mean, show
 from fabricsim.units import BYTES, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.background import Background
-    from fabricsim.scenario.cluster import Cluster
-    from fabricsim.scenario.parts import Parts
 
 
 def placement_problems(scenario: Parts) -> Iterator[Mistake]:

@@ -3,21 +3,15 @@
 Both are counted from the scenario alone, so that what would take minutes is refused before anything is built.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from numbers import Integral
 from types import NoneType
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, Mistake
 from fabricsim.extensions import answer, place_of
 from fabricsim.scenario.network import MOST_CABLES, FabricSize
 from fabricsim.scenario.partial import Unsettled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.parts import Parts
+from fabricsim.scenario.parts import Parts
 
 MOST_GPUS = 2**20
 """GPUs of the largest cluster that is accepted; beyond it a slip of the pen is likelier than a wish."""

@@ -1,7 +1,5 @@
 """Reading TOML files that may be anything: one clear error for what is not a scenario."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,25 +1,18 @@
 """A scenario or preset with everything included, and beside each value where it was written and its source."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
 from fabricsim.scenario import library, toml_text
 from fabricsim.scenario.certainty import KEY, grades
 from fabricsim.scenario.explain import spec_at
-from fabricsim.scenario.include import INCLUDABLE, Includer, anchored, is_file_name, names_to_includes
+from fabricsim.scenario.include import INCLUDABLE, Includer, TablePath, anchored, is_file_name, names_to_includes
 from fabricsim.scenario.load import resolved_tree
 from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.source import exists, parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.tree import TreeNode, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from fabricsim.scenario.include import TablePath
 
 _SCENARIO = {"cluster", "extends", "fabric", "job"}  # keys of which a scenario has one at least, and a preset none
 

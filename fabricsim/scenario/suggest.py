@@ -1,7 +1,5 @@
 """Words for mistakes: values as the user wrote them, names that were perhaps meant, columns of a header."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a user may write in the file of a sweep."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Switch types: latency for both engines, buffers and queues for the packet engine."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field

@@ -1,7 +1,5 @@
 """Line numbers of the keys of a TOML text; the parser of the standard library does not tell them."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from bisect import bisect_right

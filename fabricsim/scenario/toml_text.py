@@ -1,7 +1,5 @@
 """TOML as people read it: tables as text with a comment per key, and the comments of such text."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

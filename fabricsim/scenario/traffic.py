@@ -1,7 +1,5 @@
 """Distributions of flow sizes, for traffic that is drawn at random."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Self

@@ -1,7 +1,5 @@
 """A transport preset: what the wire, the protocol stack and its host cost."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field

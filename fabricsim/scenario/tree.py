@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
-
-    from fabricsim.scenario.toml_lines import KeyPath
+from fabricsim.scenario.toml_lines import KeyPath
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,13 @@
 """Tables other than scenarios, checked: files of sweeps, price lists."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from fabricsim.errors import Mistake, ScenarioError
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.explain import explain
-from fabricsim.scenario.tree import plain, where
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.tree import TreeNode
+from fabricsim.scenario.tree import TreeNode, plain, where
 
 S = TypeVar("S", bound=Spec)
 

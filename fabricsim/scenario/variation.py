@@ -1,22 +1,17 @@
 """How GPUs and hosts differ from what their presets say: by given factors, or by ones drawn from the seed."""
 
-from __future__ import annotations
-
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
+from collections.abc import Iterable, Mapping
+from typing import Annotated, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import PlainValidator
 
 from fabricsim.scenario.suggest import did_you_mean, show
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 DISTRIBUTIONS = ("lognormal", "uniform", "exponential")
 """Of the factor by which something takes longer, with one parameter ``x``.

@@ -1,7 +1,5 @@
 """Published studies, held against what is predicted; each a module or a package that has its ``STUDY``."""
 
-from __future__ import annotations
-
 import pkgutil
 
 _FRAME = "frame"

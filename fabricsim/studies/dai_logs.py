@@ -4,9 +4,7 @@ Frontera has four Quadro RTX 5000 per host, one FDR adapter and no GPUDirect. On
 ran, whose all-reduces are far below the wire, so that its rows are shown apart. Nothing is fitted.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import numpy as np
 
 from fabricsim import measured
 from fabricsim.results.validation import Validation, ValidationRow
@@ -16,9 +14,6 @@ from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.studies.frame.training import scatter
 from fabricsim.studies.jean_zay import TIMERS as _OTHERS
 from fabricsim.studies.jean_zay import outcome
-
-if TYPE_CHECKING:
-    import numpy as np
 
 TIMERS = {key: name for key, name in _OTHERS.items() if name != "backward-send-forward-recv"}
 TIMERS["backward_send_s"] = "backward-send"

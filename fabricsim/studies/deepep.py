@@ -5,19 +5,15 @@ latency it goes to each of its experts by itself. Choices are even, so that eith
 rail, of all GPUs as if each were a host of its own, or of the GPUs of one host. Nothing is fitted to a row.
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fabricsim import measured
 from fabricsim.run.bench import collective_times
 from fabricsim.run.pipeline import load
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import scatter, signed_agreement
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _WIDTH = 7168
 _BYTES = {"dispatch": 1 + 4 / 128, "combine": 2.0}  # of an element: FP8 with a scale in fp32 per 128, bf16

@@ -4,15 +4,9 @@ Llama, GPT-3, Nemotron and Grok in BF16 and FP8. Nothing is fitted to a row; wha
 one rule (`fabricsim.studies.frame.recipes`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import numpy as np
 
 from fabricsim.studies.frame import recipes
-
-if TYPE_CHECKING:
-    import numpy as np
-
 
 _BESIDE = {"BF16", "FP8", "H100", "GB200", "Dev"}
 """Words beside the model in the names of recipes."""

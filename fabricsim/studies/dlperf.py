@@ -6,12 +6,12 @@ What kernels reach under a framework, in a precision, compiled or not, is one nu
 calibrated on the rows with the fewest GPUs, which are not judged: on one GPU, if there are such.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache, partial
 from statistics import median
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from fabricsim import measured
 from fabricsim.run.gpu_speed import gpu_speed
@@ -19,9 +19,6 @@ from fabricsim.scenario.job import KERNEL_LAUNCH
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _SCENARIO = "dlperf"
 _PER_HOST = 8

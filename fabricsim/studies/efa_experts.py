@@ -12,21 +12,15 @@ there are chunks, two for each stage, and then nothing is recomputed; without it
 core attention, Megatron-core's default. The recipes say the rest (`_QWEN3`).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fabricsim import measured
 from fabricsim.studies.frame import recipes
 from fabricsim.studies.frame.study import Published, by_row
-from fabricsim.studies.frame.training import scatter, signed_agreement
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from fabricsim.studies.frame.training import PublishedRun
+from fabricsim.studies.frame.training import PublishedRun, scatter, signed_agreement
 
 _TABLE = "efa-experts"
 _PER_HOST = 8

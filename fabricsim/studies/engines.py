@@ -4,11 +4,10 @@ Both engines have the same hosts, adapters, routes and step costs. What differs 
 max-min sharing against packets, acknowledgements, queues and congestion control.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import simpy
@@ -17,13 +16,9 @@ from fabricsim.engine.fabric import Fabric
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.at_once import part
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.units import human_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from fabricsim.scenario.scenario import Scenario
 
 WORKLOADS = 100
 SEED = 1

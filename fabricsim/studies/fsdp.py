@@ -3,19 +3,14 @@
 Nothing is fitted to a row. Their hosts and networks are mostly not stated: those of DGX A100 and DGX H100 stand in.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from typing import TYPE_CHECKING
+import numpy as np
 
 from fabricsim import measured
 from fabricsim.studies.frame.configured import FLASH_ATTENTION_2
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, signed_agreement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
 
 _SCENARIO = "fsdp"
 _PER_HOST = 8

@@ -3,19 +3,15 @@
 Nothing is fitted to a row. All is of NVIDIA/JAX-Toolbox and of the configurations that it starts.
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
+import numpy as np
 
 from fabricsim import measured
 from fabricsim.studies.frame.recipes import ROOM, slowest
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, signed_agreement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import numpy as np
 
 _SCENARIO = "recipes"
 _PER_HOST = 8

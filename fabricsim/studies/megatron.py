@@ -4,16 +4,11 @@ One set of parameters per GPU type serves all of them. Nothing is fitted to an i
 measurements of single kernels, communication from NCCL's own tables and the cluster.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import numpy as np
 
 from fabricsim import measured
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, agreement, causal_flops, narayanan_flops, scatter, settings
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _DEGREES = ("tensor", "context", "pipeline", "virtual_stages", "data", "zero")
 

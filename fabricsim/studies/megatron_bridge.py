@@ -4,8 +4,6 @@ Nothing is fitted to a row; what the summaries leave out is guessed by one rule
 (`fabricsim.studies.frame.recipes`).
 """
 
-from __future__ import annotations
-
 from fabricsim.studies.frame import recipes
 
 STUDY = recipes.study(

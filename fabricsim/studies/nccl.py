@@ -7,9 +7,12 @@ left out (`TableCase.judged_from`).
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from fabricsim import measured
@@ -44,7 +47,7 @@ _US = 1e6
 
 @dataclass(frozen=True)
 class TableCase:
-    """A table and the description of its cluster.
+    """A table and the description of its cluster, as ``nccl.toml`` has them.
 
     `table`: name of the measured table.
     `machine`: its class of machines and networks, over which the findings are summed up.
@@ -56,171 +59,17 @@ class TableCase:
 
     table: str
     machine: str
-    settings: tuple[str, ...]
+    settings: tuple[str, ...] = ()
     why: str = ""
     judged_from: int = 0
     calibrates: bool = False
 
 
-def _hosts(cluster: str, count: int) -> tuple[str, str]:
-    return f"cluster={cluster}", f"cluster.hosts={count}"
-
-
-_EFA = 'collectives={nccl="2.18", adapter_latency="75us", protocol="simple"}'
-_EFA_ANY = 'collectives={nccl="2.18", adapter_latency="75us"}'
-_SIMPLE = 'collectives={nccl="2.18", protocol="simple"}'
-_FLAT = ("cluster.nic_below_gpu_switch=false", "cluster.gpus_per_pcie_switch=1")
-_STAGED = ("cluster.gpudirect=false", *_FLAT)
-_NCCL_2_4 = 'collectives={nccl = "2.5", algorithm = "ring", max_channels = 1}'
-_TREE_2_4 = 'collectives={nccl = "2.5", algorithm = "tree", max_channels = 1}'
 _INSIDE = ("cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pcie_switch=1")
-_ALONE = ("cluster.gpus_per_host=1", "cluster.nics_per_host=1")
-_SIXTEEN = ("cluster.hosts=16", "cluster.gpus_per_pcie_switch=1", *_ALONE)
-_H200 = (*_hosts("dgx-h100", 1), "cluster.gpu=h200-sxm")
-_ONE_PROCESS = ("collectives.process_gpus=8", "collectives.launch=5.48us")
-_LAUNCH = (
-    "launches calibrated on the smallest row of eight A100 of another table, not judged: 43.83 us by "
-    "all_reduce_perf -g 8 (github.com/stas00/ml-engineering, network/README.md)"
-)
 _CALIBRATES = "reduce_scatter"
 _AS_MEASURED_ELSEWHERE = "h200-sxm"  # GPU whose NCCL figures are another's, so that no row of its own gave them
-_SOCKETS, _EFA_CLASS, _EFA_STAGED = "TCP sockets", "EFA with GPUDirect", "EFA without GPUDirect"
-_IB_STAGED, _ROCE_STAGED = "100G InfiniBand without GPUDirect", "400 Gb/s RoCE without GPUDirect"
-_GOOGLE, _ROCE, _SLINGSHOT = "TCPX and TCPXO", "400 Gb/s RDMA with GPUDirect", "Slingshot"
-_ONE_HOST, _RACK, _AMD = "one host of H100 or H200", "GB200 NVL72", "MI300X"
-CASES = (
-    TableCase("hkbu-10gbe-default", _SOCKETS, ("transport=tcp-10g",)),
-    TableCase(
-        "hkbu-10gbe-ring",
-        _SOCKETS,
-        ("transport=tcp-10g", _NCCL_2_4),
-        "NCCL 2.4.7: NCCL_TREE_THRESHOLD=0, one channel in the log",
-    ),
-    TableCase("hkbu-100g-ib-default", _IB_STAGED, ()),
-    TableCase("hkbu-100g-ib-ring", _IB_STAGED, (_NCCL_2_4,), "as hkbu-10gbe-ring"),
-    TableCase("hkbu-16-100g-ib", _IB_STAGED, _SIXTEEN, "version not stated, taken as in hkbu-100g-ib-default"),
-    TableCase(
-        "hkbu-16-10gbe-tree",
-        _SOCKETS,
-        (*_SIXTEEN, "transport=tcp-10g", _TREE_2_4),
-        "version not stated; trees by the name of the file, so NCCL 2.4 with one channel as in hkbu-10gbe-ring",
-    ),
-    TableCase(
-        "nccl-p4de",
-        _EFA_CLASS,
-        (*_hosts("aws-p4de", 2), "transport=efa-100g", _EFA),
-        'aws-ofi-nccl on p4d: "Internode latency set at 75.0 us", "Setting NCCL_PROTO to simple" (its issue 889)',
-    ),
-    TableCase(
-        "nccl-p5-2",
-        _EFA_CLASS,
-        (*_hosts("aws-p5", 2), "transport=efa-400g", _EFA_ANY),
-        "aws-ofi-nccl, src/platform-aws.c: latency 75 us on p5, no protocol forced; version of NCCL a guess",
-    ),
-    TableCase("nccl-p5", _ONE_HOST, (*_hosts("aws-p5", 1), 'collectives={nccl="2.18"}')),
-    TableCase(
-        "nccl-g4dn",
-        _EFA_STAGED,
-        (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _SIMPLE),
-        "aws-ofi-nccl sets NCCL_PROTO to simple if 128 bytes may arrive out of order, as on p4d",
-    ),
-    TableCase(
-        "nccl-efa-eks",
-        _EFA_STAGED,
-        (*_hosts("aws-g4dn-metal", 2), *_ALONE, "transport=efa-100g-staged", _EFA_ANY),
-        "instance not stated: taken as g4dn, with the latency of aws-ofi-nccl and no protocol forced, since its times "
-        "double from 128 KiB to 1 MiB and fall beyond, as if LL gave way to Simple",
-    ),
-    TableCase(
-        "nccl-a3-mega",
-        _GOOGLE,
-        (*_hosts("gcp-a3-mega", 2), "transport=tcpxo-200g", 'collectives={nccl="2.18"}'),
-        "latency of TCPXO from the rows up to 16 KiB, which are not judged",
-        judged_from=2**15,
-    ),
-    TableCase(
-        "nccl-a3-high",
-        _GOOGLE,
-        (
-            *_hosts("gcp-a3-high", 2),
-            "transport=tcpx-200g",
-            'collectives={nccl="2.18", algorithm="ring", protocol="simple"}',
-        ),
-        "ring and Simple, as scripts for TCPX set them; latency from the rows up to 2 MiB, which are not judged",
-        judged_from=2**22,
-    ),
-    TableCase(
-        "nccl-a3-ultra",
-        _ROCE,
-        (*_hosts("dgx-h100", 2), "cluster.gpu=h200-sxm", "transport=gib-400g", 'collectives={nccl="2.23"}'),
-        "latency from the rows up to 16 KiB, which are not judged; version of NCCL a guess",
-        judged_from=2**15,
-    ),
-    TableCase(
-        "nccl-400g-tree",
-        _ROCE,
-        (*_hosts("dgx-h100", 2), *_ALONE, *_FLAT, "transport=rdma-400g", 'collectives={nccl="2.21", algorithm="tree"}'),
-        "one of the four adapters, for the GPU's slot carries no more than one; version of NCCL a guess",
-    ),
-    TableCase(
-        "nccl-gh200", _SLINGSHOT, (*_hosts("alps", 2), *_ALONE, "transport=slingshot-200g", 'collectives={nccl="2.21"}')
-    ),
-    TableCase(
-        "nccl-gh200-socket",
-        _SOCKETS,
-        (*_hosts("alps", 2), "transport=tcp-200g", 'collectives={nccl="2.21"}'),
-        "version of NCCL as in nccl-gh200",
-    ),
-    TableCase(
-        "nccl-h200-stas",
-        _ONE_HOST,
-        (*_H200, 'collectives={nccl="2.27"}', *_ONE_PROCESS),
-        f"all_reduce_perf -g 8, one process for all GPUs; {_LAUNCH}",
-    ),
-    TableCase(
-        "nccl-h200-azure",
-        _ONE_HOST,
-        (*_H200, 'collectives={nccl="2.20", algorithm="nvls"}', *_ONE_PROCESS),
-        f"NCCL_ALGO=NVLS and all_reduce_perf -g 8 (Benchmarks/NVIDIA/NCCLBandwidth.py there); {_LAUNCH}",
-    ),
-    TableCase(
-        "nccl-gb200",
-        _RACK,
-        (*_hosts("gb200-nvl72", 1), 'collectives={nccl="2.26"}'),
-        "a rack is one host of 72 GPUs here, as MNNVL is to NCCL",
-    ),
-    TableCase(
-        "nccl-mi300x",
-        _AMD,
-        (*_hosts("mi300x-platform", 1), "collectives=rccl"),
-        "xGMI as RCCL counts it; its kernels for small calls, those of MSCCL++, are not modelled",
-    ),
-    TableCase(
-        "nccl-mi300x-2",
-        _AMD,
-        (*_hosts("mi300x-platform", 2), "transport=roce-400g", "collectives=rccl"),
-        "adapters, processors and PCIe as those of clusters/dgx-h100",
-    ),
-    TableCase(
-        "nccl-400g-sendrecv",
-        _ROCE_STAGED,
-        (*_hosts("dgx-h100", 2), *_ALONE, *_STAGED, "transport=rdma-400g", 'collectives={nccl="2.26"}'),
-        "what kernels load from host memory is calibrated on the all-reduce of these hosts, gpus/h100-sxm",
-    ),
-    TableCase(
-        "nccl-400g-staged",
-        _ROCE_STAGED,
-        (*_hosts("dgx-h100", 2), *_ALONE, *_STAGED, "transport=rdma-400g", 'collectives={nccl="2.26"}'),
-        "gave staged_rate of gpus/h100-sxm: printed, and in no median",
-        calibrates=True,
-    ),
-    TableCase(
-        "nccl-v100-socket",
-        _SOCKETS,
-        ("cluster=v100-vm", "transport=tcp-10g", 'collectives={nccl="2.11"}'),
-        "rate of the link not stated: 10 Gb/s is a guess",
-    ),
-)
+_FILE = resources.files(__package__) / "nccl.toml"
+CASES = msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8"))["case"], tuple[TableCase, ...])
 """All tables, in the order of the report."""
 
 

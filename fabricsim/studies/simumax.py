@@ -14,19 +14,15 @@ to their even share (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-
 all layers but the first have experts.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fabricsim import measured
 from fabricsim.studies.frame.configured import CAPACITY
 from fabricsim.studies.frame.recipes import ROOM, slowest
 from fabricsim.studies.frame.study import Published, by_row
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _GPUS = 8
 MEASURED, PRESET, SIMUMAX = "kernels of the host", "preset of B200", "SimuMax"

@@ -8,8 +8,6 @@ Small models wait for the host, which issues their kernels. How long it takes fo
 which the runs that `calibrates` names, 14 of 535, come out right on average. They are judged apart from all others.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 from pathlib import Path

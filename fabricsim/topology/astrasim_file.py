@@ -4,21 +4,16 @@ Keys after ``NetworkParser.cpp`` of github.com/astra-sim/astra-network-analytica
 in all dimensions; NPUs that only a switch joins have one cable to that.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.files import yaml_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from fabricsim.scenario.network import Ends
+from fabricsim.scenario.network import Ends
 
 Shape = Literal["Ring", "FullyConnected", "Switch"]
 """How the NPUs of one dimension are joined."""

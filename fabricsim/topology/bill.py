@@ -1,15 +1,11 @@
 """Bills of materials: what a network consists of, priced from a list."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from fabricsim.scenario.prices import Price, PriceList
-    from fabricsim.topology.inventory import Stock
+from fabricsim.scenario.prices import Price, PriceList
+from fabricsim.topology.inventory import Stock
 
 _TO_BYTES = 1e9 / 8  # from Gb/s
 

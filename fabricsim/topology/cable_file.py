@@ -7,8 +7,6 @@ out. Nodes are numbers or names, one of the two in a whole file. Of ``n`` hosts 
 ``n * m - 1``, or ``host0/nic0``, ``host0/nic1``, ...
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import re

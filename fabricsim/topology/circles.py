@@ -3,8 +3,6 @@
 A graph is the first wire of each node, the target of each wire, the place of its first pair, and the mark of each pair.
 """
 
-from __future__ import annotations
-
 from fabricsim.jit.compile import kernel
 
 _DONE = 2

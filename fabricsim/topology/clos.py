@@ -1,17 +1,10 @@
 """Folded Clos networks: what stands above a row of leaves, in one tier of spines or in pods below cores."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import Mistake
-from fabricsim.scenario.network import FabricSize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.network import Cable, Network
+from fabricsim.scenario.network import Cable, FabricSize, Network
 
 MOST_TIERS = 3
 

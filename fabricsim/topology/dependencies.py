@@ -6,21 +6,14 @@ If these dependencies have a circle, all in it may wait for one another for good
 what arrives, so only wires between switches matter.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.topology.circles import MARKED, REFUSED, find_circle, leads_to, mark_shortest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.topology.wires import Wires
+from fabricsim.topology.wires import Wires
 
 
 class Dependencies:

@@ -3,19 +3,12 @@
 Both are decided once for a connection, as adapters that route at their source do, and not again for each packet.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from fabricsim.topology.shortest_paths import mix
-from fabricsim.topology.wires import AVOIDED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.topology.wires import Wires
+from fabricsim.topology.wires import AVOIDED, Wires
 
 
 class Detours:

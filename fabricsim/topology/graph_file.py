@@ -4,26 +4,21 @@ Each form gives rows as the CSV file has them, so that what is wrong with a cabl
 of graphs have ``rate`` (``"100Gbps"``) or ``gbps``, and ``delay`` (``"500ns"``) or ``delay_ns``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from xml.parsers import expat
 
 import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.files.text import read_lines
+from fabricsim.scenario.network import Ends
 from fabricsim.scenario.suggest import show
 from fabricsim.units import DURATION, RATE, Dimension, parse
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from fabricsim.scenario.network import Ends
-
-    Rows = Iterator[tuple[int, dict[str, str]]]
+Rows = Iterator[tuple[int, dict[str, str]]]
 
 MOST_EDGES = 1_000_000
 """Edges of the largest graph."""

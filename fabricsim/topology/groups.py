@@ -1,15 +1,9 @@
 """Groups of switches, each of which has cables to every other one: what dragonflies have in common."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fabricsim.errors import Mistake
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.network import Cable, Network
+from fabricsim.scenario.network import Cable, Network
 
 GLOBAL_COST = 3
 """Of a cable between groups: a way over two of them is longer than one over one of them and a cable at either end."""

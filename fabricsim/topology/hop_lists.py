@@ -1,17 +1,12 @@
 """Hops of many ways at once, in arrays."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.topology.host import Hop
+from fabricsim.topology.host import Hop
 
 
 class Paths(NamedTuple):

@@ -5,22 +5,17 @@ Keys after ``artifacts/openapi.yaml`` 2.4 of github.com/Keysight/infragraph; sli
 edges are NICs, and all other instances are switches. What is inside of devices the scenario's cluster says.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from fabricsim.errors import TraceError
+from fabricsim.scenario.network import Ends
 from fabricsim.scenario.suggest import did_you_mean, show
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from fabricsim.scenario.network import Ends
-
-    Place = tuple[tuple[int, int], ...]  # of a component: its number and index in its device, and so on inside of that
+Place = tuple[tuple[int, int], ...]  # of a component: its number and index in its device, and so on inside of that
 
 MOST_EDGES = 500_000
 """Edges of the largest network, written out."""

@@ -1,23 +1,17 @@
 """What a network consists of: switches, ports, cables and transceivers by kind; its bisection and diameter."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from fabricsim.records.program import NONE
+from fabricsim.scenario.network import Network
 from fabricsim.topology.shortest_paths import distances_to
 from fabricsim.topology.tiers import tiers
-from fabricsim.topology.wires import NS_PER_METRE
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from fabricsim.scenario.network import Network
-    from fabricsim.topology.wires import Wires
+from fabricsim.topology.wires import NS_PER_METRE, Wires
 
 MOST_LINKS = 20_000
 """Cables between switches up to which the least cut is searched for; that takes some seconds."""

@@ -7,8 +7,6 @@ a connection on each line. ``src`` and ``dst`` are hosts, or NICs where hosts ha
 port 1, and so on.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

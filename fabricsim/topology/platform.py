@@ -13,11 +13,11 @@ from fabricsim.errors import SimulationError
 from fabricsim.scenario.network import Ends
 from fabricsim.topology.dependencies import VirtualLanes
 from fabricsim.topology.hop_lists import Paths, in_hosts, joined
-from fabricsim.topology.host import HostKinds, Hosts, ProtocolCosts
+from fabricsim.topology.host import Hop, HostKinds, HostPorts, Hosts, ProtocolCosts
 from fabricsim.topology.resources import ResourceList
-from fabricsim.topology.routing import Router, read_given
+from fabricsim.topology.routing import Given, NextHops, Router, read_given
 from fabricsim.topology.shortest_paths import flow_hash, hash_all
-from fabricsim.topology.wires import WIRE, freeze, network_of
+from fabricsim.topology.wires import WIRE, Wires, freeze, network_of
 from fabricsim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
     from fabricsim.scenario.cluster import Cluster
     from fabricsim.scenario.fabric import FabricSpec, SwitchSpec
-    from fabricsim.topology.host import Hop, HostPorts
-    from fabricsim.topology.routing import Given, NextHops
-    from fabricsim.topology.wires import Wires
 
 __all__ = ["WIRE", "Path", "Platform", "ProtocolCosts"]
 

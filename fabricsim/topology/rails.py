@@ -1,15 +1,9 @@
 """Rails: NICs of one number in their hosts that have switches of their own."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fabricsim.errors import Mistake
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.network import Ends
+from fabricsim.scenario.network import Ends
 
 
 def needless_rails(ends: Ends, key: str) -> Iterator[Mistake]:

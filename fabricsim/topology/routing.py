@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, permutations
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import SimulationError, TraceError
 from fabricsim.records.program import NONE
+from fabricsim.scenario.fabric import Routing
 from fabricsim.scenario.network import REDUCER
 from fabricsim.topology import path_file
 from fabricsim.topology.dependencies import Dependencies
 from fabricsim.topology.detours import Detours
+from fabricsim.topology.path_file import GivenPath
 from fabricsim.topology.shortest_paths import distances_to, mix, shortest_path, walk_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.fabric import Routing
-    from fabricsim.topology.path_file import GivenPath
-    from fabricsim.topology.wires import Wires
+from fabricsim.topology.wires import Wires
 
 DETOURS = ("valiant", "ugal")
 """Ways of routing that take longer ways than the shortest."""

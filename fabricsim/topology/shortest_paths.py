@@ -1,7 +1,5 @@
 """Shortest paths over a frozen graph in CSR form, each choice by ECMP, D-mod-k or the order of dimensions."""
 
-from __future__ import annotations
-
 from fabricsim.jit.compile import inlined, kernel
 
 _MASK = 0xFFFFFFFF

@@ -1,18 +1,13 @@
 """What names of cables, switches, NICs, hosts and GPUs stand for: wires, and endpoints that are gone with them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.errors import SimulationError
 from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.topology.platform import Platform
 from fabricsim.topology.wires import matching
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from fabricsim.topology.platform import Platform
 
 
 class FabricPart(NamedTuple):

@@ -1,20 +1,14 @@
 """A network told in a line per tier of switches: how many, ports down and up, oversubscription."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.scenario.network import REDUCER
+from fabricsim.topology.wires import Wires
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.topology.wires import Wires
-
-    Indices = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 _PLURALS = {"leaf": "leaves", "switch": "switches"}
 _INSIDE = 2**20  # level of what is inside of switches

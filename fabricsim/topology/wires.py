@@ -13,7 +13,7 @@ import numpy as np
 from fabricsim.errors import SimulationError
 from fabricsim.extensions import answer
 from fabricsim.records.program import NONE
-from fabricsim.scenario.network import Network
+from fabricsim.scenario.network import Cable, Ends, Network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fabricsim.scenario.fabric import CableChange, FabricSpec
-    from fabricsim.scenario.network import Cable, Ends
     from fabricsim.topology.resources import ResourceList
 
 NS_PER_METRE = 5.0

@@ -5,24 +5,28 @@ Columns after ``LogItem`` in ``log_analyzer/log.py`` of github.com/aliyun/aicb; 
 waited for before the next is launched, so that what an iteration takes beyond its operations is the host's.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.files.lines import LineParser, lines
+from fabricsim.files.sources import Source
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, HOST, WAIT, Communication, ProcessGroup, RecordingBuilder
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    HOST,
+    WAIT,
+    Communication,
+    Operation,
+    ProcessGroup,
+    Recording,
+    RecordingBuilder,
+)
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Operation, Recording
 
 MOST_ROWS = 5_000_000
 """Operations of one file."""

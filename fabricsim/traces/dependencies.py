@@ -1,19 +1,11 @@
 """Dependencies as pairs of nodes, and whether they can be met at all."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fabricsim.traces.trace import EDGE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.trace import Lane
+from fabricsim.traces.trace import EDGE, Lane
 
 
 def edges_of(

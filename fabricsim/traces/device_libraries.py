@@ -8,8 +8,6 @@ github.com/flashinfer-ai/flashinfer (also in TensorRT-LLM), ``CUDASymmetricMemor
 (``deep_ep::layout``) compute.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -10,14 +10,13 @@ import numpy as np
 from fabricsim.errors import InputError
 from fabricsim.records.program import COLLECTIVE, COMPUTE, NONE
 from fabricsim.traces import trace as types
-from fabricsim.traces.trace import Communication, RecordingBuilder, Trace
+from fabricsim.traces.trace import Communication, Operation, Recording, RecordingBuilder, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from fabricsim.traces.trace import Operation, Recording
     from fabricsim.workload.program import CallList, Program
 
 _ROOTED = {"broadcast", "reduce"}

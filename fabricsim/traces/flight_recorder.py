@@ -7,28 +7,22 @@ how long it took. Times when its watchdog noticed something are no times of the 
 PyTorch's own files are pickles. A pickle runs what its writer wants when it is read: such files are refused.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList, decoded
+from fabricsim.files.sources import Source
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.group_calls import GroupCalls
 from fabricsim.traces.kineto.messages import MOST_RANKS, communication, note_of
-from fabricsim.traces.trace import LAUNCH, RecordingBuilder
+from fabricsim.traces.trace import LAUNCH, Communication, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Communication, Recording
 
 _OPENING = re.compile(rb'\s*\{.*?"entries"\s*:\s*\[', re.DOTALL)
 _IN_ENTRY = re.compile(rb'"(?:profiling_name|pg_config|pg_status)"')
@@ -111,8 +105,7 @@ def _ranks(listed: object, name: str, label: str) -> tuple[int, ...]:
         listed = [int(word) for word in re.findall(r"\d{1,18}", listed)]
     ranks = listed if isinstance(listed, list) else []
     if not all(type(rank) is int and 0 <= rank < MOST_RANKS for rank in ranks) or len(set(ranks)) < len(ranks):
-        msg = f"the ranks of process group {name!r} are none: {str(listed)[:60]}; dump it again"
-        raise TraceError(label, msg)
+        raise TraceError(label, f"the ranks of process group {name!r} are none: {str(listed)[:60]}; dump it again")
     return tuple(ranks)
 
 

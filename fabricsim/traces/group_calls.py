@@ -1,13 +1,6 @@
 """Communications of a group in a row, of which those that NCCL was given together run beside one another."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from fabricsim.traces.trace import COMMUNICATION, HOST
-
-if TYPE_CHECKING:
-    from fabricsim.traces.trace import Communication, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, HOST, Communication, RecordingBuilder
 
 
 class GroupCalls:

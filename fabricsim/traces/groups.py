@@ -1,18 +1,12 @@
 """Completes the groups of recordings by what a file beside them lists, and sizes that depend on it."""
 
-from __future__ import annotations
-
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import shown, strided
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from fabricsim.traces.trace import Communication, GroupList, ProcessGroup, Recording
+from fabricsim.traces.trace import Communication, GroupList, ProcessGroup, Recording
 
 ALL_RANKS = "all ranks"
 """Description of a group of all ranks of a job whose file does not say how many there are."""
@@ -32,8 +26,7 @@ def united(lists: Collection[GroupList]) -> Mapping[str, tuple[int, ...]]:
             if len(other) != len(ranks) or any(
                 a != b and NONE not in {a, b} for a, b in zip(other, ranks, strict=True)
             ):
-                msg = f"group {name!r} is of other ranks than in another list; give one list"
-                raise TraceError(one.source, msg)
+                raise TraceError(one.source, f"group {name!r} is of other ranks than in another list; give one list")
             known[name] = ranks if other is ranks else tuple(map(max, other, ranks))  # NONE is below any rank
     return {name: ranks for name, ranks in known.items() if NONE not in ranks}
 

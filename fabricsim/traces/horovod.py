@@ -7,33 +7,27 @@ Tensors that were copied into the fusion buffer, and whose communications begin 
 communication. A hierarchical all-reduce is several: `fabricsim.traces.horovod_parts` has what each moves.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList, decoded
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.groups import ONE_HOST
 from fabricsim.traces.horovod_parts import Ran, fitting, parts
 from fabricsim.traces.kineto.messages import ITEM, MOST_RANKS
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, COPY, HOST, Communication, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COPY, HOST, Communication, Operation, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Operation, Recording
 
 MOST_TENSORS = 1_000_000
 """Tensors of the largest timeline."""

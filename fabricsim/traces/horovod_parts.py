@@ -8,8 +8,6 @@ is gathered and broadcast in the host. Several tensors in the fusion buffer are 
 Hosts with different numbers of ranks share nothing out: their first ranks reduce, all-reduce and broadcast everything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple
 

@@ -1,23 +1,17 @@
 """Finds out what files hold, traces or not, and puts it into numbers."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
 
 from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
-from fabricsim.files.sources import sources
+from fabricsim.files.sources import Source, sources
 from fabricsim.traces.form import FORMS, form_named
 from fabricsim.traces.inspection import TraceSummary, summarise_trace
 from fabricsim.traces.log_views import VIEWS, LogSummary, summarise_logs
 from fabricsim.traces.readers import form_of, read
 from fabricsim.traces.strangers import said_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from pathlib import Path
-
-    from fabricsim.files.sources import Source
 
 _LAST = "nccl_log"
 _LATER = (_LAST, "megatron")  # views that a text is tried as whose beginning does not show them

@@ -1,20 +1,14 @@
 """What a trace holds, in numbers: ranks, streams, steps, communications and their sizes, and what is missing."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.messages_summary import Communications, HistogramRow, MessageRow, OperationRow
-from fabricsim.traces.trace import KINDS
+from fabricsim.traces.trace import KINDS, Recording, Trace
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.trace import Recording, Trace
 
 
 class RankRow(TypedDict):

@@ -6,29 +6,23 @@ what one rank hands in to an all-gather, or gets of a reduce-scatter: the plugin
 bandwidths.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import decoded
 from fabricsim.files.lines import MOST_BLANK
+from fabricsim.files.sources import Source
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.group_calls import GroupCalls
 from fabricsim.traces.kineto.messages import MOST_RANKS, operation_of_name
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import MOST_SIZE, Communication, RecordingBuilder
+from fabricsim.traces.trace import MOST_SIZE, Communication, Operation, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Operation, Recording
 
 MOST_LINE = 16 * 2**20
 """Bytes of the longest line."""
@@ -130,8 +124,7 @@ def rows(source: Source) -> Iterator[InspectedOp]:
             if operation is None:
                 continue
             if header is None:
-                msg = "has no header, and none came before it; give the whole log"
-                raise TraceError(source.label, msg, number)
+                raise TraceError(source.label, "has no header, and none came before it; give the whole log", number)
             row = _row(operation, header, metadata)
             if row.size > MOST_SIZE:
                 msg = f"has an operation of {row.size} bytes in all; at most {MOST_SIZE} can be read"

@@ -4,24 +4,16 @@ The n-th communication that a rank has launched in one is the n-th in the other;
 its operation is. Sizes that both say must be the same.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import COMMUNICATION, LAUNCH, Communication, ProcessGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.trace import Operation, Recording
+from fabricsim.traces.trace import COMMUNICATION, LAUNCH, Communication, Operation, ProcessGroup, Recording
 
 _VAGUE = frozenset({"send_recv", "unknown"})  # operations that stand for others, where the kernel alone was captured
 _EXCHANGES = frozenset({"all_to_all", "send", "recv", "gather", "scatter"})
@@ -40,8 +32,7 @@ def join(timed: Sequence[Recording], described: Sequence[Recording]) -> list[Rec
     ranks = {recording.rank for recording in timed}
     for rank, other in others.items():
         if rank not in ranks:
-            msg = f"is of rank {rank}, which has no Kineto trace; give both of the same ranks"
-            raise TraceError(other.source, msg)
+            raise TraceError(other.source, f"is of rank {rank}, which has no Kineto trace; give both of the same ranks")
     worlds = {recording.world for recording in timed} - {NONE}
     world = max(worlds, default=NONE)
     return [

@@ -1,24 +1,19 @@
 """What files that are no traces say: tables of nccl-tests and OSU, training logs, and the set-up that NCCL logs."""
 
-from __future__ import annotations
-
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
+from fabricsim.files.text import LineReader
 from fabricsim.traces import megatron_log, nccl_tests, osu
+from fabricsim.traces.megatron_log import MegatronSummary
 from fabricsim.traces.nccl_log import reader as nccl_log
 from fabricsim.traces.nccl_log.collect import Collector
 from fabricsim.traces.nccl_summary import NcclSummary, summarise_nccl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.files.text import LineReader
-    from fabricsim.traces.megatron_log import MegatronSummary
-    from fabricsim.traces.nccl_tests import NcclTestsTable
-    from fabricsim.traces.osu import OsuTable
+from fabricsim.traces.nccl_tests import NcclTestsTable
+from fabricsim.traces.osu import OsuTable
 
 
 class TableRow(TypedDict):

@@ -11,8 +11,6 @@ The second line is what releases before 2023 print of one rank, the last two wha
 there stays unknown: of a job on several hosts only the first prints arguments, and only the last iterations.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -4,20 +4,14 @@ A captured part of a collective lasts from when its rank was ready until all wer
 is the transfer: from the latest start to the latest end.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import NONE
-from fabricsim.traces.trace import COMMUNICATION
+from fabricsim.traces.trace import COMMUNICATION, Recording, Trace
 from fabricsim.units import PS_PER_NS, seconds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.trace import Recording, Trace
 
 _PART = np.dtype(
     [

@@ -1,18 +1,13 @@
 """The set-up that a log of NCCL shows, in numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
 
 import numpy as np
 
 from fabricsim.records.program import NONE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from fabricsim.traces.nccl_log.records import Communicator, NcclLog
+from fabricsim.traces.nccl_log.records import Communicator, NcclLog
 
 
 class CommunicatorsRow(TypedDict):

@@ -4,20 +4,15 @@ Form after mvapich.cse.ohio-state.edu/benchmarks: two or more comment lines with
 columns, then a size and one value or more per line.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.files.text import read_by, without_launcher_prefix
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 OSU_ROW = np.dtype(
     [

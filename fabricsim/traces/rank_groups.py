@@ -1,7 +1,5 @@
 """Which ranks are in the groups of rank 0, in the order of ranks that Megatron-LM has by default."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple

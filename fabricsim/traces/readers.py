@@ -1,13 +1,12 @@
 """The one way to read traces of any form."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.extensions import answer, answers
-from fabricsim.files.sources import sources
+from fabricsim.files.sources import Source, sources
 from fabricsim.records.program import NONE
 from fabricsim.traces import megatron_log
 from fabricsim.traces.form import FORMS, form_named
@@ -15,12 +14,6 @@ from fabricsim.traces.groups import completed, united
 from fabricsim.traces.joined import join
 from fabricsim.traces.strangers import said_of
 from fabricsim.traces.trace import GroupList, Recording, Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from fabricsim.files.sources import Source
 
 
 def form_of(source: Source) -> str:
@@ -94,8 +87,7 @@ def _parts(form: str, source: Source, ranks_per_host: int | None) -> Iterator[Re
 def _one_form(found: dict[str, list[Recording]], paths: Collection[Path | str]) -> tuple[str, list[Recording]]:
     """Give the recordings and their form; those of a Kineto and an execution trace of one rank are joined."""
     if not found:
-        msg = "holds no operations; capture at least one iteration"
-        raise TraceError(", ".join(map(str, paths)), msg)
+        raise TraceError(", ".join(map(str, paths)), "holds no operations; capture at least one iteration")
     if found.keys() == {"kineto", "pytorch_et"}:
         return "kineto", _ordered(join(found["kineto"], found["pytorch_et"]))
     if len(found) > 1:

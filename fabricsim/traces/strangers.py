@@ -1,7 +1,5 @@
 """Files that users give by mistake in place of a trace: what they are, and which command takes them."""
 
-from __future__ import annotations
-
 import re
 
 _NETWORK = "`fabricsim convert` reads those of ASTRA-sim 2: YAML with topology, npus_count, bandwidth, latency"

@@ -4,21 +4,16 @@ Every trace reader makes `Recording` values, one per rank, and says nothing that
 what is missing is ``NONE``, an empty name or an empty tuple. `fabricsim.traces.rebuild` makes a program of them.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.rank_groups import MOST_LISTED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 Operation = Literal[
     "all_reduce",
@@ -331,8 +326,7 @@ class RecordingBuilder:
 
     def _require_possible(self, what: Communication) -> None:
         if what.operation not in OPERATIONS:
-            msg = f"has a communication {what.operation!r}; there are {', '.join(OPERATIONS)}"
-            raise TraceError(self.source, msg)
+            raise TraceError(self.source, f"has a communication {what.operation!r}; there are {', '.join(OPERATIONS)}")
         for size in (what.size, what.share, *what.sent, *what.received):
             if not isinstance(size, int) or not NONE <= size <= MOST_SIZE:
                 msg = f"has a {what.operation} of {size!r} bytes; a whole number of at most {MOST_SIZE} can be read"

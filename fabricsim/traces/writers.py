@@ -1,18 +1,13 @@
 """The forms in which traces are written."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 from fabricsim.errors import InputError
 from fabricsim.traces.chakra import writer as chakra
 from fabricsim.traces.goal import writer as goal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from fabricsim.traces.trace import Trace
+from fabricsim.traces.trace import Trace
 
 
 class Target(NamedTuple):

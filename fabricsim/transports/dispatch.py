@@ -8,7 +8,7 @@ rules of fabricsim share one such set; a user's law or rule has its own, and pro
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,6 @@ from fabricsim.scenario.in_force import law_in_force, rule_in_force
 from fabricsim.scenario.suggest import closest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fabricsim.scenario.transport import Transport
 
     Function = Callable[..., Any]

@@ -5,8 +5,6 @@ specification volume 1, release 1.6, chapter 9; RoCEv2: its annex A17. IPoIB: RF
 connected mode RFC 4755.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

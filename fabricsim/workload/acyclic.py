@@ -1,7 +1,5 @@
 """Whether a program can be carried out to its end."""
 
-from __future__ import annotations
-
 from fabricsim.jit.compile import kernel
 from fabricsim.records.program import NONE
 

@@ -5,15 +5,8 @@ A product of a frozen matrix from ``a`` to ``b`` gets one from ``a`` to ``rank``
 side is split as well; sums and gathers of the few elements between the two are left out.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from fabricsim.workload.shapes import attention_width, feed_forward, key_width, stage_blocks, up_projections
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.shapes import Block
+from fabricsim.scenario.job import Job
+from fabricsim.workload.shapes import Block, attention_width, feed_forward, key_width, stage_blocks, up_projections
 
 TARGETS = {"QKV": "qkv", "projection": "projection", "feed-forward up": "up", "feed-forward down": "down"}
 """Names of adapted products, as layers record them, and those of `fabricsim.scenario.job.Adapters`."""

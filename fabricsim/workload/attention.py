@@ -13,23 +13,17 @@ et al., arXiv 2310.01889, as in Transformer Engine). ``"ulysses"`` trades parts 
 one all-to-all each for query, key, value and result (Jacobs et al., arXiv 2309.14509).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fabricsim.scenario.job import Job
 from fabricsim.workload.latent import latent_projections
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.projections import projections
 from fabricsim.workload.shapes import attention_width, key_heads, rotary_width
-from fabricsim.workload.tape import FP32, NARROW_BYTES, decoder_sequence, streamed
-from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
-    from fabricsim.workload.work import Item, Kernel, Narrow
+from fabricsim.workload.tape import FP32, NARROW_BYTES, Tape, decoder_sequence, streamed
+from fabricsim.workload.work import MASK, Exchange, Item, Kernel, Narrow, Operation, Pass, Wait
 
 PRODUCTS, BACKWARD_PRODUCTS = 2, 5
 """Matrix products in the forward and in the backward pass of fused attention, which repeats the scores."""

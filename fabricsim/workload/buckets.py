@@ -1,7 +1,5 @@
 """Gradient buckets of PyTorch DistributedDataParallel."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,21 +1,16 @@
 """Programs built op by op, rank by rank."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM, NONE, OVERLAPPED_STREAM
 from fabricsim.workload.program import COLUMNS, Call, CallList, Program, assemble
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    _Pack = tuple[NDArray[np.int64], NDArray[np.int64]]
+_Pack = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 _CALL = COLUMNS.index("call")
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError, ScenarioError
-from fabricsim.scenario.job import micro_batches
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job, micro_batches
 from fabricsim.scenario.job_checks import job_problems, peak_problems
+from fabricsim.scenario.schedule import Direction, Step
 from fabricsim.units import human_bytes, human_seconds, seconds
 from fabricsim.workload import data_parallel, pipeline_parallel
-from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.data_parallel import make_reducer
+from fabricsim.workload.builder import ProgramBuilder, RepeatedOps
+from fabricsim.workload.data_parallel import Reducer, make_reducer
 from fabricsim.workload.lane import RankOps
-from fabricsim.workload.links import Beside
+from fabricsim.workload.links import Beside, Links
 from fabricsim.workload.machines import LONGEST
 from fabricsim.workload.optimizer import gradient_copies, optimizer_operations, parts_of_tensors
 from fabricsim.workload.passes import has_weight_passes, ordered, without_other_direction
@@ -22,24 +27,10 @@ from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import Call, GroupSet, Program
 from fabricsim.workload.roofline import operations_time, rows_time
 from fabricsim.workload.shapes import embedding_stages
-from fabricsim.workload.stages import plan_stages
+from fabricsim.workload.stages import Stage, plan_stages
 from fabricsim.workload.tape import gradient_bytes
 from fabricsim.workload.waiting import require_end
 from fabricsim.workload.work import Exchange
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.job import Job
-    from fabricsim.scenario.schedule import Direction, Step
-    from fabricsim.workload.builder import RepeatedOps
-    from fabricsim.workload.data_parallel import Reducer
-    from fabricsim.workload.links import Links
-    from fabricsim.workload.stages import Stage
 
 TIMERS = (
     "forward-compute",

@@ -15,32 +15,23 @@ Rajbhandari et al., "ZeRO", arXiv 1910.02054; 1 is Megatron-LM's distributed opt
 FullyShardedDataParallel (Zhao et al., arXiv 2304.11277).
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job
+from fabricsim.scenario.schedule import Direction
 from fabricsim.units import seconds
-from fabricsim.workload.buckets import by_width, gradient_buckets
+from fabricsim.workload.buckets import Bucket, by_width, gradient_buckets
+from fabricsim.workload.lane import RankOps
 from fabricsim.workload.links import share as part
 from fabricsim.workload.optimizer import parameters_for_products
-from fabricsim.workload.program import Call
+from fabricsim.workload.program import Call, CollectiveName
 from fabricsim.workload.roofline import kernels_span
-from fabricsim.workload.stages import running
+from fabricsim.workload.stages import Stage, running
 from fabricsim.workload.tape import PRECISION_BYTES, gradient_bytes
 from fabricsim.workload.work import Operation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.job import Job
-    from fabricsim.scenario.schedule import Direction
-    from fabricsim.workload.buckets import Bucket
-    from fabricsim.workload.lane import RankOps
-    from fabricsim.workload.program import CollectiveName
-    from fabricsim.workload.stages import Stage
 
 ALIGNMENT = 128
 """Elements; Megatron-LM pads what it shards to a multiple of them and of the group."""

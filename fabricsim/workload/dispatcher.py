@@ -11,18 +11,12 @@ they are. Tokens are ordered by kernels that ask of each copy and expert whether
 DeepEP, docs/Hybrid-EP_Implementation.md and deep_ep/hybrid_ep_buffer.py).
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
+from fabricsim.scenario.job import Job
 from fabricsim.workload.shapes import experts_of, routed_width
-from fabricsim.workload.tape import FP32
+from fabricsim.workload.tape import FP32, Tape
 from fabricsim.workload.work import Exchange, TokenRouting
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
 
 READ = 430_000
 """Time of a processor for each copy of a token that HybridEP pulls, ps.

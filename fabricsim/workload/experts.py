@@ -13,26 +13,19 @@ tokens, at most ``capacity_factor`` times it (Lepikhin et al., arXiv 2006.16668,
 are, or with ``pad_to_capacity`` exactly so many times it (`load`); all others wait for it in the exchange that follows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
+from fabricsim.scenario.job import Job
 from fabricsim.workload.dispatcher import ADD_UP, ORDER, from_experts, load, routes, to_experts, visits
 from fabricsim.workload.feed_forward import activation, network
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import expert_width, experts_of, routed_width, up_projections
-from fabricsim.workload.tape import FP32, product, streamed
+from fabricsim.workload.tape import FP32, Tape, product, streamed
 from fabricsim.workload.work import Exchange, Level, Operation, Pass, Wait
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
-
 
 _ROUTING = {"unfused": 31, "all-to-all": 31, "flex": 17}
 """Kernels that route tokens in a forward pass, if the host issues products of experts one by one: of DeepSeek-V3 72

@@ -1,18 +1,10 @@
 """Feed-forward networks: one for all tokens."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from fabricsim.scenario.job import Job
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import feed_forward, up_projections
-from fabricsim.workload.tape import layouts_of
-from fabricsim.workload.work import Operation, Pass
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
-    from fabricsim.workload.work import Narrow
+from fabricsim.workload.tape import Tape, layouts_of
+from fabricsim.workload.work import Narrow, Operation, Pass
 
 
 def mlp(tape: Tape, job: Job, sequence: int) -> None:

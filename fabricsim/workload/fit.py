@@ -1,22 +1,15 @@
 """Whether a job fits into a GPU's memory, and what would make it fit."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Iterable, Iterator
+from typing import get_args
 
 from fabricsim.errors import Mistake, ScenarioError
-from fabricsim.scenario.job import Parallelism, Recompute
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job, Parallelism, Recompute
 from fabricsim.scenario.job_checks import job_problems
 from fabricsim.units import human_bytes
-from fabricsim.workload.memory import stage_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.memory import Memory
+from fabricsim.workload.memory import Memory, stage_memory
 
 _RECOMPUTE = get_args(Recompute)
 _ZERO = 3

@@ -1,18 +1,10 @@
 """Floating-point operations of a whole iteration, for utilisation figures."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from fabricsim.scenario.job import Parallelism
+from fabricsim.scenario.job import Job, Parallelism
 from fabricsim.workload.operations import block_work
-from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.shapes import Block, stage_blocks
 from fabricsim.workload.tape import decoder_sequence
 from fabricsim.workload.work import Operation
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.shapes import Block
 
 _OF_PAIRS = "scores", "context"  # kernels that compute something for each pair of query and key
 

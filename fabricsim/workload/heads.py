@@ -1,17 +1,10 @@
 """Both ends of a model: embedding, and logits with their loss."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from fabricsim.scenario.job import Job
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import TOKEN_TYPES
-from fabricsim.workload.tape import FP32, decoder_sequence
+from fabricsim.workload.tape import FP32, Tape, decoder_sequence
 from fabricsim.workload.work import MASK, Exchange, Operation, Pass
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
 
 _GATHERED = 3  # of each token: maximum, sum and its own logit
 

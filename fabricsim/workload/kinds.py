@@ -1,13 +1,10 @@
 """Of which kind each layer of a model is, and of which parts layers consist."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Model
+from fabricsim.scenario.job import Model
 
 Part = Literal["attention", "feed-forward", "experts", "mamba"]
 """What comes between two sums with the residual stream."""

@@ -1,25 +1,18 @@
 """One rank's ops, added in the order in which it launches them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from math import inf
-from typing import TYPE_CHECKING
 
 from fabricsim.records.program import OVERLAPPED_STREAM
 from fabricsim.units import PS_PER_S
+from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.issue import EMPTY, Span, collective, waited
-from fabricsim.workload.links import shares
+from fabricsim.workload.links import Beside, shares
+from fabricsim.workload.placement import Placement
+from fabricsim.workload.program import Call
+from fabricsim.workload.stages import Timed
 from fabricsim.workload.work import Exchange, Level, Wait
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from fabricsim.workload.builder import ProgramBuilder
-    from fabricsim.workload.links import Beside
-    from fabricsim.workload.placement import Placement
-    from fabricsim.workload.program import Call
-    from fabricsim.workload.stages import Timed
 
 
 class RankOps:

@@ -5,18 +5,11 @@ heads follow (DeepSeek-AI, arXiv 2412.19437, equations 1 to 9). With sequence pa
 tokens and gathers them. Positions are turned and heads put together in one kernel each for queries and for keys.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from fabricsim.scenario.job import Job
 from fabricsim.workload.norms import layer_norm
 from fabricsim.workload.shapes import attention_width
-from fabricsim.workload.work import Exchange, Pass
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
-    from fabricsim.workload.work import Item
+from fabricsim.workload.tape import Tape
+from fabricsim.workload.work import Exchange, Item, Pass
 
 
 def latent_projections(tape: Tape, job: Job, tokens: int) -> list[Item]:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError
 from fabricsim.records.program import COMPUTE, HOST
-from fabricsim.scenario.variation import stream
+from fabricsim.scenario.cluster import Cluster, Gpu, Precision
+from fabricsim.scenario.job import Job
+from fabricsim.scenario.variation import Drawn, stream
 from fabricsim.units import PS_PER_S, human_seconds, seconds
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.cluster import Cluster, Gpu, Precision
-    from fabricsim.scenario.job import Job
-    from fabricsim.scenario.variation import Drawn
-
-    Indices = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 LONGEST = 10**6 * PS_PER_S
 """Time that an iteration may compute for, ps: 12 days, a tenth of what 64 bits hold."""

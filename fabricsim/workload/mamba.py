@@ -15,20 +15,14 @@ Tensor parallelism splits heads and groups. So does context parallelism: by an a
 behind the scan, ranks trade parts of the sequence for heads (``MambaContextParallel``).
 """
 
-from __future__ import annotations
-
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fabricsim.scenario.job import Job
 from fabricsim.workload.norms import branch, layer_norm, residual
 from fabricsim.workload.shapes import state_space_of
-from fabricsim.workload.tape import FP32, PRECISION_BYTES, product
-from fabricsim.workload.work import Exchange, Operation, Pass
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
-    from fabricsim.workload.work import Item
+from fabricsim.workload.tape import FP32, PRECISION_BYTES, Tape, product
+from fabricsim.workload.work import Exchange, Item, Operation, Pass
 
 _scanning, _gradient = partial(Operation, kernel="scan"), partial(Operation, kernel="scan-gradient")
 

@@ -9,8 +9,6 @@ starts picoseconds: that is what htsim's loader takes them for (``ConnectionMatr
 ``save`` writes microseconds with six decimals, which its loader then misreads: a start with a point is refused here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

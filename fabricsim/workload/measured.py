@@ -5,16 +5,12 @@ both a library is asked for hangs on how a framework stores weights, and the wor
 its shape and whether a causal mask hid half of it, a memory-bound kernel by what it does and the bytes it moves.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from fabricsim.scenario.cluster import MeasuredKernel, MeasuredStream, Precision
 from fabricsim.workload.attention import is_causal, is_windowed
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.cluster import MeasuredKernel, MeasuredStream, Precision
-    from fabricsim.workload.work import Operation
+from fabricsim.workload.work import Operation
 
 _Shape = tuple[int, int, int, int]
 

@@ -14,28 +14,20 @@ of 1F1B, and ``1 + (p - 1) / (p v)`` times as much when interleaved (section 4.2
 pass of their own, what that needs stays from the backward pass on (`for_weights`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING
 
-from fabricsim.scenario.job import micro_batches
+from fabricsim.scenario.job import Job, micro_batches
 from fabricsim.workload import passes
 from fabricsim.workload.adapters import gathered_elements, trained_parameters
 from fabricsim.workload.heads import logit_tokens
 from fabricsim.workload.kinds import LAYERS
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.parameter_counts import Parameters, chunk_parameters, virtual_stages
-from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.shapes import Block, stage_blocks
 from fabricsim.workload.tape import NARROW_BYTES, PRECISION_BYTES, gathered_width, gradient_bytes
-from fabricsim.workload.work import Operation
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.shapes import Block
-    from fabricsim.workload.work import Work
+from fabricsim.workload.work import Operation, Work
 
 MASTER = 4
 """Bytes of an fp32 weight, or gradient, of the optimizer."""

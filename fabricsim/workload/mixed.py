@@ -1,25 +1,17 @@
 """A job whose ranks do not all run on the same: each takes the time of its own GPU and host."""
 
-from __future__ import annotations
-
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.scenario.job import Job
 from fabricsim.workload.compile import JobPlan
-from fabricsim.workload.machines import at_speed, on_host
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.links import Links
-    from fabricsim.workload.machines import Machines
-    from fabricsim.workload.program import Program
+from fabricsim.workload.links import Links
+from fabricsim.workload.machines import Machines, at_speed, on_host
+from fabricsim.workload.program import Program
 
 
 class MixedPlan(JobPlan):

@@ -1,14 +1,7 @@
 """What lies between the products of a layer: norms, dropout and residual connections."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from fabricsim.workload.tape import layouts_of
+from fabricsim.workload.tape import Tape, layouts_of
 from fabricsim.workload.work import MASK, Operation, Pass
-
-if TYPE_CHECKING:
-    from fabricsim.workload.tape import Tape
 
 
 def layer_norm(tape: Tape, elements: int, *, turns: bool = False) -> None:

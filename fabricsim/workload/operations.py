@@ -35,28 +35,20 @@ mask, the relative bias of T5 (added inside the product of queries and keys) and
 elements per token are left out.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from fabricsim.scenario.job import Job
 from fabricsim.workload.attention import cross_attention, self_attention
 from fabricsim.workload.experts import expert_layer, experts
 from fabricsim.workload.feed_forward import mlp
 from fabricsim.workload.heads import embedding, head, joint
-from fabricsim.workload.kinds import LAYERS
+from fabricsim.workload.kinds import LAYERS, BlockKind
 from fabricsim.workload.mamba import mamba
 from fabricsim.workload.norms import layer_norm
-from fabricsim.workload.shapes import attention_width, key_width
+from fabricsim.workload.shapes import Block, attention_width, key_width
 from fabricsim.workload.tape import Tape, decoder_sequence
 from fabricsim.workload.work import Work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.kinds import BlockKind
-    from fabricsim.workload.shapes import Block
 
 _CAUSAL = ("gpt", "llama")
 

@@ -1,21 +1,14 @@
 """What the optimizer does once per iteration."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from fabricsim.scenario.job import KERNEL_LAUNCH
+from fabricsim.scenario.job import KERNEL_LAUNCH, Job
+from fabricsim.scenario.schedule import Direction
 from fabricsim.workload.buckets import gradient_buckets
 from fabricsim.workload.issue import SHARE_OF_PYTORCH
 from fabricsim.workload.tape import FP32, PRECISION_BYTES, Tape, gradient_bytes
 from fabricsim.workload.work import Level, Operation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from fabricsim.scenario.job import Job
-    from fabricsim.scenario.schedule import Direction
 
 _CHAIN = {
     "first moment times its factor": (1, 1),

@@ -6,18 +6,12 @@ are on each rank (Shoeybi et al., arXiv 1909.08053, section 3). With ``f = 4 h``
 ``12 h^2 / t + (7 / t + 6) h`` parameters, ``12 h^2 + 13 h`` in all.
 """
 
-from __future__ import annotations
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-from fabricsim.workload.kinds import layer_kind, predicting_layers
-from fabricsim.workload.shapes import RELATIVE_BUCKETS, TOKEN_TYPES, attention_width, feed_forward, layout
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Experts, Job, Model, Parallelism
-    from fabricsim.scenario.model import StateSpace
-    from fabricsim.workload.kinds import BlockKind
-    from fabricsim.workload.shapes import Layout
+from fabricsim.scenario.job import Experts, Job, Model, Parallelism
+from fabricsim.scenario.model import StateSpace
+from fabricsim.workload.kinds import BlockKind, layer_kind, predicting_layers
+from fabricsim.workload.shapes import RELATIVE_BUCKETS, TOKEN_TYPES, Layout, attention_width, feed_forward, layout
 
 
 class Parameters(NamedTuple):

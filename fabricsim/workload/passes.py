@@ -1,7 +1,5 @@
 """The passes of a pipeline's stages, in the order of a schedule."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import lru_cache
 from itertools import islice

@@ -14,22 +14,16 @@ that is to fill a bubble.
 A receive that waits holds processors (`held_by_receives`).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from fabricsim.records.program import OVERLAPPED_STREAM
+from fabricsim.scenario.job import Job
+from fabricsim.scenario.schedule import Direction, Step
+from fabricsim.workload.builder import ProgramBuilder
+from fabricsim.workload.placement import Placement
 from fabricsim.workload.program import Call
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from fabricsim.scenario.job import Job
-    from fabricsim.scenario.schedule import Direction, Step
-    from fabricsim.workload.builder import ProgramBuilder
-    from fabricsim.workload.placement import Placement
-
-    _Pass = tuple[Step, Callable[[Step], None]]  # and what adds its compute ops
+_Pass = tuple[Step, Callable[[Step], None]]  # and what adds its compute ops
 
 TIMERS = (
     "forward-recv",

@@ -5,23 +5,15 @@ Ranks are counted with the first dimension of ``order`` innermost, as Megatron-L
 span the job.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fabricsim.scenario.job import DIMENSIONS
+from fabricsim.scenario.job import DIMENSIONS, Parallelism
 from fabricsim.workload.program import Call
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.job import Parallelism
-    from fabricsim.workload.work import Exchange
-
+from fabricsim.workload.work import Exchange
 
 _KINDS = {
     "data": ("data", "expert_data", "shard", "replicate"),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import COLLECTIVE, NONE, OP
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 CollectiveName = Literal[
     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send_recv", "ring_exchange"

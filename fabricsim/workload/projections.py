@@ -6,17 +6,10 @@ made, and each takes its queries, and the keys and values of their group, out of
 of NVIDIA/Megatron-LM, megatron/core/transformer/attention.py).
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from fabricsim.scenario.job import Job
 from fabricsim.workload.shapes import attention_width, key_heads, key_width
-from fabricsim.workload.tape import streamed
+from fabricsim.workload.tape import Tape, streamed
 from fabricsim.workload.work import Exchange, Operation, Pass
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.tape import Tape
 
 
 def projections(tape: Tape, job: Job, tokens: int, *, normed: bool) -> None:

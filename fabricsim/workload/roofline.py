@@ -32,27 +32,20 @@ passes the host is followed kernel by kernel (`fabricsim.workload.issue`).
 Kernels that were measured (``kernels`` and ``streams`` of the GPU) take the measured time.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from fabricsim.scenario.job import KERNEL_LAUNCH
+from fabricsim.scenario.cluster import Gpu, Precision
+from fabricsim.scenario.job import KERNEL_LAUNCH, Job
 from fabricsim.units import PS_PER_S
 from fabricsim.workload.attention import BACKWARD_PRODUCTS, PRODUCTS, is_windowed
 from fabricsim.workload.issue import Span, kernel, row
 from fabricsim.workload.measured import measured_times
 from fabricsim.workload.tape import FP32, PRECISION_BYTES
-from fabricsim.workload.work import Operation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from fabricsim.scenario.cluster import Gpu, Precision
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.work import Kernel, Level
+from fabricsim.workload.work import Kernel, Level, Operation
 
 TILES = ((256, 128), (128, 256), (128, 128), (256, 64), (64, 256), (128, 64), (64, 128), (64, 64))
 """Rows and columns of the tiles of cuBLAS (NVIDIA, Matrix Multiplication Background User's Guide)."""

@@ -20,8 +20,6 @@ next product (tensorflow/core/grappler/optimizers/auto_mixed_precision_lists.h).
 and gradients of softmax are in 32 bits there, too, and in 16 here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 

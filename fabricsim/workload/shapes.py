@@ -24,19 +24,13 @@ product, position tables, routers and the small heads of BERT are on every rank.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
-from fabricsim.scenario.job import Parallelism
-from fabricsim.workload.kinds import layer_kind, parts_of, predicting_layers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.job import Experts, Latent, Model
-    from fabricsim.scenario.model import MultiToken, StateSpace
-    from fabricsim.workload.kinds import BlockKind, Part
+from fabricsim.scenario.job import Experts, Latent, Model, Parallelism
+from fabricsim.scenario.model import MultiToken, StateSpace
+from fabricsim.workload.kinds import BlockKind, Part, layer_kind, parts_of, predicting_layers
 
 WHOLE = Parallelism()
 """One rank that holds everything."""

@@ -23,19 +23,17 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fabricsim.scenario.job import KERNEL_LAUNCH
+from fabricsim.scenario.job import KERNEL_LAUNCH, Job
 from fabricsim.workload.adapters import TARGETS, trained
 from fabricsim.workload.kinds import LAYERS
 from fabricsim.workload.separate import Elementwise, in_place_of
-from fabricsim.workload.work import MASK, Exchange, Operation, Pass, Wait, Work
+from fabricsim.workload.work import MASK, Exchange, Item, Kernel, Narrow, Operation, Pass, Wait, Work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fabricsim.scenario.job import Job
     from fabricsim.workload.program import CollectiveName
     from fabricsim.workload.shapes import Block
-    from fabricsim.workload.work import Item, Kernel, Narrow
 
 PRECISION_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 """Bytes per element."""

@@ -4,26 +4,19 @@ Every random choice has a stream of its own, named after what it decides, so tha
 size leaves the other choices as they are.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError
 from fabricsim.results.traffic import DEMAND, LATEST_START, MOST_FLOWS, Matrix
+from fabricsim.scenario.traffic import FlowSizes
 from fabricsim.scenario.variation import stream
 from fabricsim.units import PS_PER_S
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.traffic import FlowSizes
-
-    Pairs = NDArray[np.int64]
+Pairs = NDArray[np.int64]
 
 MOST_LOAD = 10.0
 """Beyond it a slip of the pen, such as per cent, is likelier than a wish."""

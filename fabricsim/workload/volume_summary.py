@@ -1,13 +1,8 @@
 """Volumes counted beside volumes by formula, as plain values."""
 
-from __future__ import annotations
+from typing import TypedDict
 
-from typing import TYPE_CHECKING, TypedDict
-
-from fabricsim.workload.tally import Volume
-
-if TYPE_CHECKING:
-    from fabricsim.workload.tally import Volumes
+from fabricsim.workload.tally import Volume, Volumes
 
 
 class Amounts(TypedDict):

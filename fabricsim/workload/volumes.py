@@ -25,22 +25,15 @@ expert      2 all-to-alls each way per layer of experts       Lepikhin et al., a
 =========== ================================================= ==================================================
 """
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from typing import TYPE_CHECKING
-
-from fabricsim.scenario.job import micro_batches
+from fabricsim.scenario.job import Job, micro_batches
 from fabricsim.workload.parameter_counts import virtual_stages
 from fabricsim.workload.shapes import embedding_stages, layout
 from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.tape import decoder_sequence, gradient_bytes
 from fabricsim.workload.volumes_data import data_calls
 from fabricsim.workload.volumes_layers import activation_bytes, layer_calls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.job import Job
 
 
 def closed_forms(job: Job, hosts: int = 1) -> Iterator[EqualCalls]:

@@ -1,26 +1,19 @@
 """What data parallelism sends, in closed form: gradients reduced and parameters gathered."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from math import lcm
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from fabricsim.scenario.job import micro_batches
+from fabricsim.scenario.job import Job, micro_batches
 from fabricsim.workload.adapters import gathered_elements, trained, trained_parameters
-from fabricsim.workload.buckets import by_width, gradient_buckets
+from fabricsim.workload.buckets import Bucket, by_width, gradient_buckets
 from fabricsim.workload.parameter_counts import chunk_parameters, virtual_stages
 from fabricsim.workload.shapes import stage_blocks
 from fabricsim.workload.tally import EqualCalls
 from fabricsim.workload.tape import gathered_width, gradient_bytes
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.buckets import Bucket
-
-    Part = Literal["dense", "experts"]
+Part = Literal["dense", "experts"]
 
 _ALIGNMENT = 128
 

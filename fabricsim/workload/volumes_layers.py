@@ -6,9 +6,9 @@ from itertools import chain
 from math import ceil, inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from fabricsim.scenario.job import micro_batches
+from fabricsim.scenario.job import Job, micro_batches
 from fabricsim.workload.dispatcher import copies, routing_of
-from fabricsim.workload.kinds import layer_parts, parts, predicted, predicting_parts
+from fabricsim.workload.kinds import Part, layer_parts, parts, predicted, predicting_parts
 from fabricsim.workload.mamba import scan_of
 from fabricsim.workload.operations import KEEPING
 from fabricsim.workload.shapes import attention_width, decoder_layers, key_heads, key_width, rotary_width, routed_width
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator
 
-    from fabricsim.scenario.job import Job
-    from fabricsim.workload.kinds import Part
 
 _LOSS = 4  # bytes per token of each of the three all-reduces of Megatron-LM's vocabulary-parallel cross entropy
 _GATHERED = 12  # bytes per token that each rank gives to Transformer Engine's: maximum, sum and its own logit

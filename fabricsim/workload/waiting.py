@@ -1,23 +1,16 @@
 """Whether the stages of a user's schedule wait for each other for ever."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import SimulationError
 from fabricsim.extensions import is_ours, place_of
 from fabricsim.records.program import NONE
-from fabricsim.scenario.schedule import SCHEDULES, Schedule
+from fabricsim.scenario.schedule import SCHEDULES, Schedule, Step
 from fabricsim.workload.builder import ProgramBuilder
 from fabricsim.workload.passes import named, ordered
 from fabricsim.workload.pipeline_parallel import TIMERS, Pipeline, run_stage
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.schedule import Step
-
 
 _MOST_SAID = 3
 

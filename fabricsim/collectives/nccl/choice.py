@@ -1,19 +1,12 @@
 """The algorithm and protocol that NCCL takes for a call: ``src/enqueue.cc``, ``getAlgoInfo``."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl import cost
-from fabricsim.collectives.nccl.tuning import ALGORITHMS, MOST_THREADS, PROTOCOLS, THRESHOLDS
+from fabricsim.collectives.nccl.graph import GroupShape
+from fabricsim.collectives.nccl.tuning import ALGORITHMS, MOST_THREADS, PROTOCOLS, THRESHOLDS, Algorithm, Protocol
 from fabricsim.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.collectives.nccl.graph import GroupShape
-    from fabricsim.collectives.nccl.tuning import Algorithm, Protocol
 
 _PCIE = 12.0  # GB/s up to which a ring by Simple makes do with half its threads (PCI_BW)
 _THREADS_HALVED = 256

@@ -1,17 +1,12 @@
 """How NCCL cuts a call: ``src/enqueue.cc``, ``computeColl`` of 2.5 and ``calcCollChunking`` after it."""
 
-from __future__ import annotations
-
 from math import log2
-from typing import TYPE_CHECKING
 
 from fabricsim.collectives.choice import FIFO_STEPS
+from fabricsim.collectives.nccl.choice import Pick
 from fabricsim.collectives.nccl.cost import CHAINS
+from fabricsim.collectives.nccl.graph import GroupShape
 from fabricsim.collectives.nccl.tuning import BUFFER, PAYLOAD
-
-if TYPE_CHECKING:
-    from fabricsim.collectives.nccl.choice import Pick
-    from fabricsim.collectives.nccl.graph import GroupShape
 
 _RING_STEPS = 4  # by Simple, but of chains
 _TREE_SIMPLE = ((8, 2**17), (4, 2**16), (1, 2**15))

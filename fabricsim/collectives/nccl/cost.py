@@ -3,16 +3,20 @@
 Times in us, rates in GB/s, sizes in bytes.
 """
 
-from __future__ import annotations
-
 from math import log2
-from typing import TYPE_CHECKING
 
-from fabricsim.collectives.nccl.tuning import NVLS_EFFICIENCY, NVLS_TREE_BUS, PAYLOAD, PROTOCOLS, generation
-
-if TYPE_CHECKING:
-    from fabricsim.collectives.nccl.graph import GroupShape
-    from fabricsim.collectives.nccl.tuning import Algorithm, Bounds, Link, Protocol
+from fabricsim.collectives.nccl.graph import GroupShape
+from fabricsim.collectives.nccl.tuning import (
+    NVLS_EFFICIENCY,
+    NVLS_TREE_BUS,
+    PAYLOAD,
+    PROTOCOLS,
+    Algorithm,
+    Bounds,
+    Link,
+    Protocol,
+    generation,
+)
 
 HALVES, CHAINS = ("all_gather", "reduce_scatter"), ("broadcast", "reduce")
 _SMALLEST_TREE = 6  # log2 of 64 bytes, where the corrections begin

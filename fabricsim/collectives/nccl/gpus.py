@@ -1,14 +1,9 @@
 """What NCCL knows of a GPU by its type: compute capability, and the rate that it reckons with for an NVLink."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.cluster import Gpu
 
 
 @dataclass(frozen=True)

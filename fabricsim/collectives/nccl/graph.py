@@ -5,19 +5,13 @@ NCCL looks for as many channels as the links carry, at rates from a list, and ta
 each link of a host whose GPUs are taken in PCI order; the search for other orders is left out. Rates are GB/s.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from fabricsim.collectives.nccl.gpus import architecture, counted_nvlink
+from fabricsim.collectives.nccl.gpus import Architecture, architecture, counted_nvlink
 from fabricsim.collectives.nccl.load import DIRECT_BEFORE, direct_ring_load, ring_load, slot_rate
-
-if TYPE_CHECKING:
-    from fabricsim.collectives.nccl.gpus import Architecture
-    from fabricsim.collectives.nccl.tuning import Link, Tuning
-    from fabricsim.scenario.cluster import Cluster
+from fabricsim.collectives.nccl.tuning import Link, Tuning
+from fabricsim.scenario.cluster import Cluster
 
 _MOST_CHANNELS = 32  # E: MAXCHANNELS, src/include/device.h
 _NVLS_CHANNELS = 16  # E: src/transport/nvls.cc

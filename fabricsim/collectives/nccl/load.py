@@ -1,14 +1,9 @@
 """What a ring may carry through the PCIe links of a host, as NCCL reckons."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fabricsim.scenario.cluster import Cluster, Pcie
+from fabricsim.scenario.cluster import Cluster, Pcie
 
 _PER_LANE = {1: 0.1875, 2: 0.375, 3: 0.75, 4: 1.5, 5: 3.0, 6: 6.0}  # E: GB/s; ncclTopoAddPci, 12 for 16 lanes of PCIe 3
 SOCKETS = 10.0  # E: SKL_QPI_BW, src/graph/topo.h: Intel, Skylake on

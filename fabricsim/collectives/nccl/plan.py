@@ -1,11 +1,9 @@
 """From NCCL's choice to what the engine runs: algorithm, channels, chunk, step times and line of the protocol."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING
 
 from fabricsim.collectives.choice import (
     FIFO_STEPS,
@@ -13,6 +11,7 @@ from fabricsim.collectives.choice import (
     LL128,
     SIMPLE,
     Choice,
+    Choose,
     from_settings,
     merged,
     nics_of,
@@ -21,22 +20,15 @@ from fabricsim.collectives.choice import (
 from fabricsim.collectives.nccl import chunks, cost
 from fabricsim.collectives.nccl.choice import Pick, pick
 from fabricsim.collectives.nccl.gpus import counted_nvlink, nvlinks
-from fabricsim.collectives.nccl.graph import describe
+from fabricsim.collectives.nccl.graph import GroupShape, describe
 from fabricsim.collectives.nccl.load import slot_rate
 from fabricsim.collectives.nccl.trees import one_after_the_other, splits
 from fabricsim.collectives.nccl.tuning import ALGORITHMS as NAMES
-from fabricsim.collectives.nccl.tuning import PAYLOAD, PROTOCOLS, tuning
+from fabricsim.collectives.nccl.tuning import PAYLOAD, PROTOCOLS, Algorithm, Link, Protocol, tuning
 from fabricsim.scenario.collectives import PAIRED, is_described
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.transport import NcclProtocol
 from fabricsim.units import PS_PER_S, PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fabricsim.collectives.choice import Choose
-    from fabricsim.collectives.nccl.graph import GroupShape
-    from fabricsim.collectives.nccl.tuning import Algorithm, Link, Protocol
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.transport import NcclProtocol
 
 APART = 2.14
 """us of a network hop in NCCL's tables that the engine models apart: adapter latency and posting (1 us each), one EDR

@@ -3,17 +3,12 @@
 Within a host the GPUs form a chain below the one that talks to the parent's host (``src/graph/connect.cc``).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from fabricsim.collectives.nccl.load import SOCKETS, socket_of
 from fabricsim.collectives.tree import binary_parents
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.cluster import Cluster
+from fabricsim.scenario.cluster import Cluster
 
 
 def chain(cluster: Cluster, rate: float) -> tuple[int, ...]:

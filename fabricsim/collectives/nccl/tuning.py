@@ -5,8 +5,6 @@ said otherwise. A version takes the newest entry that is not newer than itself: 
 was read (2.5.6, 2.8 and 2.9, 2.16, 2.21, 2.28), U for those in between.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

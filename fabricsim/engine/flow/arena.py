@@ -1,7 +1,5 @@
 """Extents of a growing table, given out and taken back."""
 
-from __future__ import annotations
-
 
 class Arena:
     """First-fit allocator of index ranges.

@@ -1,22 +1,17 @@
 """Flows that stand still because their way is down, and when they go on."""
 
-from __future__ import annotations
-
 import heapq
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.flow.kernels.flows import settle
 from fabricsim.engine.flow.kernels.outages import begin_again, go_on, park, set_capacity
 from fabricsim.engine.flow.state import State
 from fabricsim.records.program import NEVER, NONE
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 GIVEN_UP_AFTER = 3
 """Timeouts after which a message is given up that no way is left for."""

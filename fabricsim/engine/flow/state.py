@@ -1,11 +1,11 @@
 """All tables of the flow engine and their growth."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.flow.arena import Arena
 from fabricsim.engine.program.lane import CLASSES, LACKS_LANES
@@ -15,11 +15,6 @@ from fabricsim.errors import SimulationError
 from fabricsim.records import program as t
 from fabricsim.records.program import NEVER, NONE, SLOWDOWN_BINS
 from fabricsim.topology.resources import unusable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 _FIRST_BIN = 1_000_000  # ps; the engine doubles it as the run grows longer
 _CACHE_LINE = 64  # bytes

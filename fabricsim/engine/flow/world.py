@@ -1,11 +1,10 @@
 """The compiled world: all tables of the flow engine, what is posted to it, and the call into the kernel."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.flow.kernels.flows import cancel
 from fabricsim.engine.flow.kernels.main_loop import advance
@@ -16,11 +15,6 @@ from fabricsim.engine.program.lane import OP_START
 from fabricsim.engine.program.queue import next_time, post
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import CLOCK_END, NEVER, NONE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 _LONGEST_OP = 10**18  # ps (11 days); with CLOCK_END it stays below the largest int64
 

@@ -14,13 +14,14 @@ What is not exact is not folded:
   instant one waits. Nothing is folded then, unless what is close will do.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.folding.folding import Folding, Inexact
 from fabricsim.engine.folding.footprint import Footprint
 from fabricsim.engine.folding.quotient import ALIKE, APART, BY_PLACE, Quotient, pairs, quotient_of
@@ -30,17 +31,9 @@ from fabricsim.engine.ways import Ways
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import COLLECTIVE
 from fabricsim.units import PS_PER_S
-from fabricsim.workload.program import Call, CallList, Program
+from fabricsim.workload.program import Call, CallList, Plan, Program
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.fabric import Fabric
-    from fabricsim.workload.program import Plan
-
-    Indices = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 def _places(program: Program, footprint: Footprint) -> dict[Call, tuple[int, int]]:

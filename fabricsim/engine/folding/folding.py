@@ -1,24 +1,18 @@
 """What stands for what in a folded run."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fabricsim.engine.folding.quotient import pairs
+from fabricsim.collectives.choice import Choice
+from fabricsim.engine.folding.footprint import Footprint
+from fabricsim.engine.folding.quotient import Quotient, pairs
+from fabricsim.engine.ways import Connection
 from fabricsim.errors import SimulationError
+from fabricsim.workload.program import Program
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.collectives.choice import Choice
-    from fabricsim.engine.folding.footprint import Footprint
-    from fabricsim.engine.folding.quotient import Quotient
-    from fabricsim.engine.ways import Connection
-    from fabricsim.workload.program import Program
-
-    Indices = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 class Inexact(NamedTuple):

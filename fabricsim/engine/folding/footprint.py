@@ -1,25 +1,19 @@
 """What the groups of a plan put on a platform: members, connections, and the routes that these take."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.collectives import template
+from fabricsim.collectives.base import Template
+from fabricsim.collectives.choice import Choice, Choose
 from fabricsim.engine.folding.turning import turns, used_by
+from fabricsim.engine.ways import Connection, Stripes, Ways
+from fabricsim.workload.program import Call, GroupSet
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from fabricsim.collectives.base import Template
-    from fabricsim.collectives.choice import Choice, Choose
-    from fabricsim.engine.ways import Connection, Stripes, Ways
-    from fabricsim.workload.program import Call, GroupSet
-
-    Indices = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 _PORTS = 2**10  # more than a collective has channels

@@ -1,26 +1,19 @@
 """What of a plan is simulated: all ranks, or one for all that are alike; and what a run is to say about it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.assembly import tapped
+from fabricsim.engine.fabric import Fabric
 from fabricsim.engine.folding.fold import fold, footprint_of, read_ahead
+from fabricsim.engine.folding.folding import Folding, Inexact
+from fabricsim.engine.folding.footprint import Footprint
 from fabricsim.errors import InputError, SimulationError
 from fabricsim.topology.tiers import idle_tiers
 from fabricsim.units import human_seconds, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.fabric import Fabric
-    from fabricsim.engine.folding.folding import Folding, Inexact
-    from fabricsim.engine.folding.footprint import Footprint
-    from fabricsim.workload.program import Plan, Program
+from fabricsim.workload.program import Plan, Program
 
 FEWEST = 128
 """Ranks of the smallest program that is folded unasked: smaller ones are quick, and show each rank."""

@@ -1,24 +1,18 @@
 """Classes of ranks, resources and routes that nothing can tell apart, and one of each: what folding simulates."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.engine.folding.footprint import AlikeGroups, Footprint
 from fabricsim.engine.folding.symmetry import Structure, hashed
+from fabricsim.topology.resources import Resources
+from fabricsim.workload.program import Plan
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.folding.footprint import AlikeGroups, Footprint
-    from fabricsim.topology.resources import Resources
-    from fabricsim.workload.program import Plan
-
-    Indices = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 ALIKE, BY_PLACE, APART = range(3)
 """How the members of a layout are told apart: not, by their place in the group, or each from all others."""

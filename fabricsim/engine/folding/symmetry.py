@@ -11,12 +11,10 @@ step over all nodes is a few array operations. Two different nodes get one colou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 
 def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -8,20 +8,14 @@ receive from one of them, and send to that one.
 Which shards a step is about does not matter: they are of one size, or the members are told apart (`fold`).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.collectives.base import Template
 from fabricsim.records.program import NONE, STEP
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.collectives.base import Template
 
 _TIMED = [name for name in STEP.names or () if name not in {"shard", "into"}]
 

@@ -1,10 +1,10 @@
 """Puts the packet engine together: network, world and wiring of one scenario."""
 
-from __future__ import annotations
-
 import warnings
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fabricsim.collectives.choice import Choose
 from fabricsim.engine.failures import require_arrivals
 from fabricsim.engine.packet.delay_target import DelayTargets
 from fabricsim.engine.packet.headroom import warn_of_loss
@@ -17,16 +17,11 @@ from fabricsim.errors import FabricsimWarning, SimulationError
 from fabricsim.records.packet import CREDIT_BYTES
 from fabricsim.records.transport import GO_BACK_N
 from fabricsim.scenario.in_force import rule_in_force
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.switch import SwitchSpec
+from fabricsim.topology.platform import Platform
+from fabricsim.transports.base import FlowModel
 from fabricsim.transports.parameters import law_row
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from fabricsim.collectives.choice import Choose
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.switch import SwitchSpec
-    from fabricsim.topology.platform import Platform
-    from fabricsim.transports.base import FlowModel
 
 
 def make(

@@ -1,18 +1,11 @@
 """Flows that links which failed for good have cut off: their senders would send again until the clock ends."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.flow.outages import GIVEN_UP_AFTER
+from fabricsim.engine.packet.state import PacketState
 from fabricsim.records.packet import HOST
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.packet.state import PacketState
 
 
 class CutOff:

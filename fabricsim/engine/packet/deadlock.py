@@ -9,20 +9,14 @@ that anything may still free, which is a control frame or packets on their way, 
 that is not held up. Of what remains, each waits for others that remain.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.engine.packet.state import PacketState
 from fabricsim.records.packet import CLASS_SHIFT, CLASSES, CREDIT_BYTES, HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.packet.state import PacketState
 
 
 class _Lane(NamedTuple):

@@ -1,26 +1,20 @@
 """Whether the delay that a congestion control aims at leaves flows alone on idle links."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import warnings
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.engine.packet.state import PacketState
 from fabricsim.errors import FabricsimWarning
 from fabricsim.records.program import NONE
 from fabricsim.transports.dispatch import hook
 from fabricsim.units import PS_PER_S, PS_PER_US, human_seconds, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.packet.state import PacketState
 
 
 class _Flow(NamedTuple):

@@ -1,17 +1,11 @@
 """Flows of the packet engine that are cut short between two calls of its kernels."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
 from fabricsim.engine.packet.kernels.nic import withdraw
+from fabricsim.engine.packet.state import PacketState
 from fabricsim.records.program import NEVER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from fabricsim.engine.packet.state import PacketState
 
 
 def owners(network: PacketState, flow: int) -> list[int]:

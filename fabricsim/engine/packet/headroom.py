@@ -1,20 +1,14 @@
 """Whether the headroom of PFC holds what is still on its way when a link is paused."""
 
-from __future__ import annotations
-
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import FabricsimWarning
 from fabricsim.records.packet import CONTROL_BYTES, READ_AHEAD
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.wires import Wires
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.topology.wires import Wires
 
 
 def needed(links: NDArray[np.void], packet: int, taken: NDArray[np.int64]) -> NDArray[np.int64]:

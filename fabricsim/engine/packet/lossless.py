@@ -1,22 +1,16 @@
 """Before a run: whether buffers of a lossless network may wait for one another in a circle."""
 
-from __future__ import annotations
+from collections.abc import Iterable, Sequence
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import SimulationError
+from fabricsim.scenario.fabric import Routing
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.switch import CLASSES
 from fabricsim.topology.dependencies import Dependencies, VirtualLanes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.fabric import Routing
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.topology.platform import Platform
+from fabricsim.topology.platform import Platform
 
 _LANED: frozenset[Routing] = frozenset({"ecmp", "dimension-order", "valiant"})
 """Ways of routing that do not depend on more than the two ends of a way."""

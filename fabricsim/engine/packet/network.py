@@ -1,31 +1,23 @@
 """From a platform and a scenario to the packet engine's links, ports, queues and nodes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.failures import failing
 from fabricsim.engine.flow.state import table
-from fabricsim.engine.packet.state import network_of
+from fabricsim.engine.packet.state import PacketState, network_of
 from fabricsim.errors import SimulationError
 from fabricsim.records.packet import CLASSES, CREDIT_BYTES, HEADER_BYTES, HOST, INGRESS, LINK, NODE, PORT, QUEUE, SWITCH
 from fabricsim.records.program import NEVER, NONE
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.size_checks import MOST_PACKET_PORTS
+from fabricsim.scenario.switch import SwitchSpec
+from fabricsim.topology.platform import Platform
+from fabricsim.topology.wires import Wires
 from fabricsim.transports.dispatch import dispatch
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.engine.packet.state import PacketState
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.switch import SwitchSpec
-    from fabricsim.topology.platform import Platform
-    from fabricsim.topology.wires import Wires
 
 _HOST_RESUME = 0.75
 """A host sends RESUME when this share of the bytes at which it sent PAUSE is left."""

@@ -1,12 +1,12 @@
 """All tables of the packet engine and their growth."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.engine.flow.state import power_of_two, table
 from fabricsim.engine.packet.kernels.fast.order import INDEX_BITS, MOST_BUCKETS
@@ -18,13 +18,7 @@ from fabricsim.records import packet as t
 from fabricsim.records.packet import CHUNK, CLASSES, CONTROL_BYTES, HOST, MANAGED, READ_AHEAD, WATCHED
 from fabricsim.records.program import NEVER, NONE
 from fabricsim.records.transport import ANSWER, TRANSFER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.transports.dispatch import Dispatch
+from fabricsim.transports.dispatch import Dispatch
 
 _BLANK: dict[str, dict[str, float]] = {
     "flows": {

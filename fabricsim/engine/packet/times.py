@@ -1,18 +1,12 @@
 """What single packets take over idle wires, by which flows and routes are set up."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.packet import HEADER_BYTES
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 
 class PacketTimes:

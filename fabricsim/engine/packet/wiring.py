@@ -1,31 +1,25 @@
 """Connections of the packet engine: flows with their paths, servers and unloaded round trips."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fabricsim.collectives.choice import Choose
 from fabricsim.engine.packet.times import PacketTimes
+from fabricsim.engine.packet.world import PacketWorld
+from fabricsim.engine.ways import Connection
 from fabricsim.engine.wiring import Wiring
 from fabricsim.errors import SimulationError
 from fabricsim.records.program import NONE
 from fabricsim.records.transport import SERVER
+from fabricsim.scenario.cluster import InterruptStep
+from fabricsim.topology.host import Hop
+from fabricsim.topology.platform import Path, Platform
+from fabricsim.transports.base import FlowModel
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.collectives.choice import Choose
-    from fabricsim.engine.packet.world import PacketWorld
-    from fabricsim.engine.ways import Connection
-    from fabricsim.scenario.cluster import InterruptStep
-    from fabricsim.topology.host import Hop
-    from fabricsim.topology.platform import Path, Platform
-    from fabricsim.transports.base import FlowModel
 
 _Stages = list[tuple[int, float]]
 """Servers, and the time of each per payload byte, ps: rows of ``STAGE``."""

@@ -1,8 +1,6 @@
 """The compiled world of the packet engine: programs as in the flow engine, and a network of packets."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -14,14 +12,10 @@ from fabricsim.engine.packet.flows import abandon, owners, truncate
 from fabricsim.engine.packet.kernels.delivery import INBOX_BITS
 from fabricsim.engine.packet.kernels.main_loop import ROOM, SMALLER, advance
 from fabricsim.engine.packet.kernels.window import next_times
+from fabricsim.engine.packet.state import PacketState
 from fabricsim.engine.program.dispatch import COMPLETIONS, HORIZON, LANES, PAUSED
 from fabricsim.engine.program.queue import next_time
 from fabricsim.records.program import CLOCK_END, NEVER, NONE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from fabricsim.engine.packet.state import PacketState
 
 _FIRST_SEARCH = 1_000_000
 """Events before the first search for a deadlock; each is that much and a quarter of all events later than the last."""

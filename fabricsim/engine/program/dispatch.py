@@ -1,7 +1,5 @@
 """Events that mean the same whatever carries messages: ops and calls, and what Python is told of their ends."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.program.lane import (

@@ -10,8 +10,6 @@ waits for a free slot, copies and posts; only sends from registered buffers wait
 Memory is taken when the first member of a call joins and given back when the last one is done.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

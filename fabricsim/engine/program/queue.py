@@ -5,8 +5,6 @@ bucket per distinct time: a hash finds the bucket, a binary heap orders buckets,
 events keep the order in which they were posted.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.jit.compile import kernel

@@ -1,7 +1,5 @@
 """All tables of programs and of the flow engine, handed through the kernels as one pointer."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

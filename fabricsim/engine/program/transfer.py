@@ -1,7 +1,5 @@
 """One message of the flow engine: when it may start, when all of it is handed over, how long it takes alone."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

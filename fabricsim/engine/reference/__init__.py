@@ -3,8 +3,6 @@
 `docs/explanation/packet-engine.md` says in words what is said here in Python.
 """
 
-from __future__ import annotations
-
 from fabricsim.engine.reference.network import Reference
 
 __all__ = ["Reference"]

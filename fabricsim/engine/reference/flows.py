@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from fabricsim.engine.reference.links import Link
+from fabricsim.engine.reference.nodes import Node
+from fabricsim.engine.reference.packets import Packet
 from fabricsim.engine.reference.shared import Shared
-from fabricsim.engine.reference.stages import HostStage
+from fabricsim.engine.reference.stages import Endpoint, HostStage, Server
 from fabricsim.records.program import NONE
-
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.links import Link
-    from fabricsim.engine.reference.nodes import Node
-    from fabricsim.engine.reference.packets import Packet
-    from fabricsim.engine.reference.stages import Endpoint, Server
 
 
 def first_choice(path: int) -> int:

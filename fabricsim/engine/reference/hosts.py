@@ -1,19 +1,14 @@
 """Hosts: the NIC that serves flows in turn, and the servers between memory and wire."""
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING
 
+from fabricsim.engine.reference.flows import Flow, NetworkParts
+from fabricsim.engine.reference.links import Link
 from fabricsim.engine.reference.nodes import AGENDA, Node
+from fabricsim.engine.reference.packets import Packet
 from fabricsim.engine.reference.ports import Port
 from fabricsim.engine.reference.stages import pass_all
 from fabricsim.records.packet import DATA, PORT_DUE, READ_AHEAD, RECEIVED
-
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.flows import Flow, NetworkParts
-    from fabricsim.engine.reference.links import Link
-    from fabricsim.engine.reference.packets import Packet
 
 
 class Host(Node):

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from fabricsim.engine.reference.nodes import ARRIVAL, CONTROL
-from fabricsim.engine.reference.packets import Control, Entry, Reading
+from fabricsim.engine.reference.nodes import ARRIVAL, CONTROL, Node
+from fabricsim.engine.reference.packets import Control, Entry, Packet, Reading
+from fabricsim.engine.reference.shared import Shared
 from fabricsim.records.packet import CONTROL_BYTES, DROPPED, HEADER_BYTES, LOST, SENT
 from fabricsim.topology.shortest_paths import mix
-
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.nodes import Node
-    from fabricsim.engine.reference.packets import Packet
-    from fabricsim.engine.reference.shared import Shared
 
 BITS_PER_BYTE = 8
 COUNTERS = (

@@ -1,12 +1,14 @@
 """The simulated network as a whole: made from tables, run by SimPy."""
 
-from __future__ import annotations
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from fabricsim.engine.packet.state import PacketState
 from fabricsim.engine.reference.flows import NetworkParts
 from fabricsim.engine.reference.hosts import Host, ManagedNic
 from fabricsim.engine.reference.links import Link
+from fabricsim.engine.reference.nodes import Node
+from fabricsim.engine.reference.packets import Control, Delivery, Entry
 from fabricsim.engine.reference.ports import Port
 from fabricsim.engine.reference.pulls import Pulls
 from fabricsim.engine.reference.receivers import Receiver
@@ -16,13 +18,6 @@ from fabricsim.engine.reference.stages import Endpoint, Server
 from fabricsim.engine.reference.switches import Switch
 from fabricsim.records.packet import HOST
 from fabricsim.records.program import NONE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from fabricsim.engine.packet.state import PacketState
-    from fabricsim.engine.reference.nodes import Node
-    from fabricsim.engine.reference.packets import Control, Delivery, Entry
 
 
 class Reference(NetworkParts):

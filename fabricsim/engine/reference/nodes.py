@@ -1,19 +1,13 @@
 """What hosts and switches share: the order of events at a node, and the buffers that PFC and credits protect."""
 
-from __future__ import annotations
-
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
 
+from fabricsim.engine.reference.packets import Incoming, Packet
+from fabricsim.engine.reference.shared import Shared
 from fabricsim.records.packet import CLASSES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.engine.reference.packets import Incoming, Packet
-    from fabricsim.engine.reference.shared import Shared
 
 ARRIVAL = 1
 CONTROL = 2

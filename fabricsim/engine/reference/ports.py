@@ -1,19 +1,13 @@
 """Managed egress ports: traffic classes, PFC, credits, shared buffers, trimming."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from fabricsim.engine.reference.nodes import AGENDA, PAUSE, RESUME, credits_for
+from fabricsim.engine.reference.links import Link
+from fabricsim.engine.reference.nodes import AGENDA, PAUSE, RESUME, Node, credits_for
+from fabricsim.engine.reference.packets import Packet
+from fabricsim.engine.reference.shared import Shared
 from fabricsim.records.packet import CLASSES, PORT_DUE
-
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.links import Link
-    from fabricsim.engine.reference.nodes import Node
-    from fabricsim.engine.reference.packets import Packet
-    from fabricsim.engine.reference.shared import Shared
 
 
 @dataclass(eq=False)

@@ -1,18 +1,13 @@
 """A receiving host's pace of pulls (NDP, EQDS)."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from fabricsim.engine.reference.flows import Flow
+from fabricsim.engine.reference.hosts import Host
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Packet
 from fabricsim.records.packet import PULL, PULL_DUE
-
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.flows import Flow
-    from fabricsim.engine.reference.hosts import Host
 
 
 @dataclass(eq=False)

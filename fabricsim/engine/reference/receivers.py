@@ -1,20 +1,14 @@
 """The receiving half of a flow: what is kept, and what is answered."""
 
-from __future__ import annotations
-
 from collections import deque
-from typing import TYPE_CHECKING
 
 from fabricsim.engine.reference.nodes import AGENDA
 from fabricsim.engine.reference.packets import Delivery, Packet
-from fabricsim.engine.reference.pulls import Pulled
+from fabricsim.engine.reference.pulls import Pulled, Pulls
+from fabricsim.engine.reference.senders import Sender
+from fabricsim.engine.reference.shared import Shared
 from fabricsim.records.packet import ACK, ACKNOWLEDGE, CNP, NACK
 from fabricsim.records.program import NEVER, NONE
-
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.pulls import Pulls
-    from fabricsim.engine.reference.senders import Sender
-    from fabricsim.engine.reference.shared import Shared
 
 
 class Receiver:

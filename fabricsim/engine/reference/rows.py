@@ -1,16 +1,12 @@
 """The records on which the laws of congestion control work."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fabricsim.engine.reference.shared import Table
 from fabricsim.records.program import NONE
 from fabricsim.records.transport import TELEMETRY
-
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.shared import Table
 
 
 class Rows:

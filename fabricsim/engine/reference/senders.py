@@ -1,14 +1,14 @@
 """The sending half of a flow: what may be sent, loss recovery, timeout."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fabricsim.engine.reference.flows import Flow, first_choice
+from fabricsim.engine.reference.flows import Flow, NetworkParts, first_choice
+from fabricsim.engine.reference.hosts import Host
 from fabricsim.engine.reference.nodes import AGENDA
-from fabricsim.engine.reference.packets import Packet
+from fabricsim.engine.reference.packets import Packet, Reading
+from fabricsim.engine.reference.rows import Rows
 from fabricsim.records.packet import ACK, ALARM, CNP, DATA, PULL
 from fabricsim.records.program import NEVER, NONE
 from fabricsim.records.transport import SELECTIVE
@@ -16,12 +16,6 @@ from fabricsim.topology.shortest_paths import mix
 from fabricsim.transports.dispatch import tell
 from fabricsim.transports.laws import round_trip
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.flows import NetworkParts
-    from fabricsim.engine.reference.hosts import Host
-    from fabricsim.engine.reference.packets import Reading
-    from fabricsim.engine.reference.rows import Rows
 
 IN_FLIGHT = 0
 MISSING = 1  # taken to be lost, not sent again yet

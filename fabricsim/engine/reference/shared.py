@@ -1,19 +1,15 @@
 """What all parts of the network share: the tables, the clock, and notes of what happens."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import simpy
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from fabricsim.engine.packet.state import PacketState
+from fabricsim.engine.reference.packets import Control, Delivery, Entry
 
-    from fabricsim.engine.packet.state import PacketState
-    from fabricsim.engine.reference.packets import Control, Delivery, Entry
-
-    Table = NDArray[Any]
+Table = NDArray[Any]
 
 
 class Shared:

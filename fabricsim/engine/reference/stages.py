@@ -1,14 +1,10 @@
 """What packets pass between memory and wire: servers, each of which serves one after the other."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.packets import Packet
+from fabricsim.engine.reference.packets import Packet
 
 
 @dataclass

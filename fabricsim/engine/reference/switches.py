@@ -1,19 +1,13 @@
 """Switches: which link a packet takes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from fabricsim.engine.reference.flows import NetworkParts
+from fabricsim.engine.reference.links import Link
 from fabricsim.engine.reference.nodes import Node
+from fabricsim.engine.reference.packets import Packet
 from fabricsim.records.packet import DATA, HOST
 from fabricsim.records.program import NONE
 from fabricsim.topology.shortest_paths import mix
 from fabricsim.transports.dispatch import tell
-
-if TYPE_CHECKING:
-    from fabricsim.engine.reference.flows import NetworkParts
-    from fabricsim.engine.reference.links import Link
-    from fabricsim.engine.reference.packets import Packet
 
 
 class Switch(Node):

@@ -4,14 +4,14 @@ Operations, collectives and messages are those of both engines, one event at a t
 on its way is up to `fabricsim.engine.reference`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, cast
 
 from fabricsim.engine.flow.world import past_the_clock
 from fabricsim.engine.packet.kernels.delivery import BATCH_DONE, INBOX_BITS, report_arrival
 from fabricsim.engine.packet.kernels.main_loop import PIECE, SEGMENT
+from fabricsim.engine.packet.state import PacketState
 from fabricsim.engine.packet.world import PacketWorld
 from fabricsim.engine.program import dispatch
 from fabricsim.engine.program.lane import NO_EXTRA, SEND, message_bytes, run_lane, sent
@@ -22,11 +22,6 @@ from fabricsim.engine.reference.stages import pass_all, times_alone
 from fabricsim.errors import SimulationError
 from fabricsim.records.packet import DATA
 from fabricsim.records.program import CLOCK_END, NEVER, NONE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from fabricsim.engine.packet.state import PacketState
 
 _BUDGET = 20_000
 """Steps of SimPy between two reports of progress."""

@@ -1,7 +1,5 @@
 """How certain the values are that a run took from presets of the library."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

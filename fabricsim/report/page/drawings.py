@@ -1,28 +1,20 @@
 """Pictures of the page as SVG: use of links over time, the fabric coloured by load, histograms, matrices."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.report.page.html import Html
+from fabricsim.results.packets import Tap
 from fabricsim.results.resources import tier
+from fabricsim.results.result import LinkRecord, Series
 from fabricsim.results.slowdown import edges
-from fabricsim.results.use_over_time import use_of_wires
+from fabricsim.results.use_over_time import TierUse, use_of_wires
 from fabricsim.units import human_bytes, human_percent, human_seconds, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.results.packets import Tap
-    from fabricsim.results.result import LinkRecord, Series
-    from fabricsim.results.use_over_time import TierUse
 
 VIRIDIS = (
     "#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725",

@@ -1,7 +1,5 @@
 """Pieces of HTML; whatever text comes in is escaped here and nowhere else."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,8 +1,6 @@
 """Sections of the page of one run; numbers are those of its summary."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -13,19 +11,15 @@ from fabricsim.report.page.assumptions import assumptions
 from fabricsim.report.page.html import Html, bar, isolated, items, paragraph, section, table, text
 from fabricsim.report.queues_text import why
 from fabricsim.report.text import headline_text, human_number, job_cells, parts_of, sizes_of, whose_time
+from fabricsim.results.capture import CaptureSummary
 from fabricsim.results.causes import LIMITS, NETWORK
+from fabricsim.results.jobs import JobSummary
+from fabricsim.results.packets import QueueSummary
+from fabricsim.results.resources import ResourceSummary
+from fabricsim.results.result import RunRecord
+from fabricsim.results.summary import Summary
 from fabricsim.results.use_over_time import held_over_time
 from fabricsim.units import human_bytes, human_count, human_percent, human_seconds, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from fabricsim.results.capture import CaptureSummary
-    from fabricsim.results.jobs import JobSummary
-    from fabricsim.results.packets import QueueSummary
-    from fabricsim.results.resources import ResourceSummary
-    from fabricsim.results.result import RunRecord
-    from fabricsim.results.summary import Summary
 
 ROWS = 20
 """Rows of a table at most."""

@@ -1,21 +1,16 @@
 """What the timeline of a page shows: ranks, and what each did when, as little as makes the picture."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM
 from fabricsim.report import style
 from fabricsim.results.breakdown import critical_rank, simulated_ranks
 from fabricsim.results.places import jobs_of_ranks, place_of, places
+from fabricsim.results.result import RunRecord
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.results.result import RunRecord
 
 MOST_RANKS = 32
 """Ranks shown at most: the critical one first, others evenly."""

@@ -1,8 +1,8 @@
 """The page of one result, of traffic, or of several runs side by side."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
 from fabricsim.report.axis_names import heading
 from fabricsim.report.causes_text import cause_name
-from fabricsim.report.compared import compared
+from fabricsim.report.compared import SideBySide, compared
 from fabricsim.report.difference_text import signed
 from fabricsim.report.labels import tell_apart
 from fabricsim.report.page import drawings
@@ -19,16 +19,10 @@ from fabricsim.report.page.run_sections import ROWS, queues, run_sections, tiers
 from fabricsim.report.page.spans import spans
 from fabricsim.report.text import times
 from fabricsim.results.difference import change_of_causes
+from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.results.traffic import TrafficRecord, summarise_traffic
 from fabricsim.units import human_bytes, human_count, human_percent, human_seconds, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from fabricsim.report.compared import SideBySide
-    from fabricsim.results.result import RunRecord
 
 
 def write_page(results: Sequence[tuple[str, RunRecord | TrafficRecord]], path: Path) -> None:

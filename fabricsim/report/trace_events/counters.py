@@ -1,22 +1,14 @@
 """What was recorded over time, as counters: rates of links, queues, windows of flows."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fabricsim.report.trace_events.lines import MICROSECONDS, Number, compact, lines
+from fabricsim.report.trace_events.lines import MICROSECONDS, Lines, Number, Template, compact, lines
+from fabricsim.results.packets import Packets, Tap
+from fabricsim.results.result import RunRecord, Series
 from fabricsim.results.use_over_time import peaks, use_over_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fabricsim.report.trace_events.lines import Lines, Template
-    from fabricsim.results.packets import Packets, Tap
-    from fabricsim.results.result import RunRecord, Series
 
 MOST_LINKS = 64
 """Links whose rate is written at most: those that are used most at some time."""

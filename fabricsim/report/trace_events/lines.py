@@ -1,20 +1,15 @@
 """Many lines that differ in numbers alone: what they have in common is said once, as templates."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.jit.compile import kernel
 from fabricsim.records.program import NONE
 from fabricsim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 MICROSECONDS = 0
 _MOST_DIGITS = 19  # of 64 bits

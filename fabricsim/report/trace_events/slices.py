@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.jit.compile import kernel
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, MAIN_STREAM, NONE
-from fabricsim.report.trace_events.lines import MICROSECONDS, Number, compact, lines
+from fabricsim.report.trace_events.lines import MICROSECONDS, Lines, Number, Template, compact, lines
 from fabricsim.results.places import places
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fabricsim.report.trace_events.lines import Lines, Template
-    from fabricsim.results.result import CallKind, RunRecord
+from fabricsim.results.result import CallKind, RunRecord
 
 STEPS, COMPUTE_STREAM, BESIDE_STREAM, HOST_THREAD, FIRST_STREAM = 0, 7, 100, 500, 1000
 """Threads of a rank: its steps, its kernels, those beside them, its host; and from the last on a thousand numbers for

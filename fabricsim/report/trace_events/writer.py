@@ -4,17 +4,18 @@ The form is the JSON of "Trace Event Format" (Google, 2016), with categories, na
 has them. What a collective moves is counted in bytes (``"dtype": "Byte"``): a result does not know its data type.
 """
 
-from __future__ import annotations
-
 import json
 from collections import deque
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BufferedWriter
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from isal.igzip import IGzipFile
+from numpy.typing import NDArray
 
 from fabricsim.errors import ResultError
 from fabricsim.files.atomic import whole
@@ -33,15 +34,8 @@ from fabricsim.report.trace_events.slices import (
 )
 from fabricsim.results.breakdown import rank_count
 from fabricsim.results.places import place_of
+from fabricsim.results.result import RunRecord
 from fabricsim.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fabricsim.results.result import RunRecord
 
 _WAY_OUT = "name a file in a folder that exists and has room"
 _AT_ONCE = 2**20

@@ -29,9 +29,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,32 +40,23 @@ from fabricsim.errors import FabricsimError
 from fabricsim.records.program import MAIN_STREAM
 from fabricsim.run.bill import wired
 from fabricsim.run.pipeline import machines_of
-from fabricsim.scenario.job import micro_batches
-from fabricsim.scenario.schedule import Step
+from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.job import Job, micro_batches
+from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.schedule import Direction, Step
 from fabricsim.topology.host import nic_of
 from fabricsim.units import PS_PER_S, seconds
 from fabricsim.workload.builder import ProgramBuilder
-from fabricsim.workload.compile import TIMERS, RankCompiler
-from fabricsim.workload.issue import row
+from fabricsim.workload.compile import TIMERS, JobPlan, RankCompiler
+from fabricsim.workload.issue import Span, row
 from fabricsim.workload.lane import RankOps
 from fabricsim.workload.links import Beside
 from fabricsim.workload.machines import Machines, at_speed
 from fabricsim.workload.passes import has_weight_passes, ordered
 from fabricsim.workload.pipeline_parallel import Pipeline
-from fabricsim.workload.shapes import stage_blocks
+from fabricsim.workload.program import Call
+from fabricsim.workload.shapes import Block, stage_blocks
 from fabricsim.workload.stages import pass_kernels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from fabricsim.scenario.cluster import Gpu
-    from fabricsim.scenario.job import Job
-    from fabricsim.scenario.scenario import Scenario
-    from fabricsim.scenario.schedule import Direction
-    from fabricsim.workload.compile import JobPlan
-    from fabricsim.workload.issue import Span
-    from fabricsim.workload.program import Call
-    from fabricsim.workload.shapes import Block
 
 NOT_IN_KERNELS = ("job.schedule", *(f"job.parallelism.{key}" for key in ("pipeline", "virtual_stages", "data", "zero")))
 """Keys that do not change how long a pass of a block computes."""

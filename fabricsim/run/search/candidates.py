@@ -1,9 +1,8 @@
 """Layouts on their way through a search: what is out, what it takes at least, and what a run of it would be given."""
 
-from __future__ import annotations
-
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -11,7 +10,7 @@ from fabricsim.errors import FabricsimError, InputError, ScenarioError
 from fabricsim.run.bill import COST, POWER, per_gpu
 from fabricsim.run.pipeline import build_plan
 from fabricsim.run.search.bound import NOT_IN_KERNELS, HostRates, KernelBound, LeastTimes, brief
-from fabricsim.run.search.layouts import job_tables
+from fabricsim.run.search.layouts import Layout, job_tables
 from fabricsim.scenario.explain import explain
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
@@ -20,11 +19,6 @@ from fabricsim.scenario.prices import read_prices
 from fabricsim.units import human_bytes
 from fabricsim.workload.fit import fullest, usable_memory
 from fabricsim.workload.flops import tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from fabricsim.run.search.layouts import Layout
 
 _BOUNDS = 3
 _UNSAID = {"job.parallelism.zero": 0, "job.recompute": "none", "job.schedule": "1f1b"}

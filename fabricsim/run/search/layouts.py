@@ -1,19 +1,13 @@
 """Layouts of a job on all GPUs of a cluster: degrees, micro-batch, chunks, schedule, recomputation, ZeRO."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fabricsim.errors import InputError
-from fabricsim.scenario.job import FULLY_SHARDED, SHARDED_DEGREES, SHARDED_KEYS, UNSHARDED_KEYS
+from fabricsim.scenario.job import FULLY_SHARDED, SHARDED_DEGREES, SHARDED_KEYS, UNSHARDED_KEYS, Job
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.scenario.schedule import SCHEDULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from fabricsim.scenario.job import Job
-    from fabricsim.scenario.scenario import Scenario
 
 Layout = dict[str, Any]
 """Values of keys of a scenario."""

@@ -7,24 +7,17 @@ of that: the time, or the bound of what was not simulated. Layouts are proposed 
 `SIMULATED` at a time, so that what comes out does not depend on the number of workers.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from fabricsim.errors import InputError
-from fabricsim.run.search.layouts import completed
-from fabricsim.run.sweeps.runs import Task, carried_out
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from fabricsim.run.search.candidates import Candidate, Candidates
-    from fabricsim.run.search.layouts import Layout
-    from fabricsim.run.sweeps.runs import SweptRun
-    from fabricsim.run.sweeps.workers import Workers
-    from fabricsim.scenario.scenario import Scenario
+from fabricsim.run.search.candidates import Candidate, Candidates
+from fabricsim.run.search.layouts import Layout, completed
+from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out
+from fabricsim.run.sweeps.workers import Workers
+from fabricsim.scenario.scenario import Scenario
 
 PROPOSED, SIMULATED = 64, 8
 """Layouts of one turn."""

@@ -15,25 +15,21 @@ scenario's own iteration has.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import one_job
-from fabricsim.run.search.candidates import Candidate, Candidates
+from fabricsim.run.search.candidates import Budget, Candidate, Candidates
 from fabricsim.run.search.layouts import choices, layouts
 from fabricsim.run.search.sampled import Sampled
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out
 from fabricsim.run.sweeps.workers import ALONE, Workers
 from fabricsim.run.warm import compile_kernels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from fabricsim.run.search.candidates import Budget
-    from fabricsim.scenario.load import LoadedScenario
+from fabricsim.scenario.load import LoadedScenario
 
 TOKENS = "tokens"
 """Column of the index, if layouts differ in the tokens of an iteration: they are ranked per token then."""

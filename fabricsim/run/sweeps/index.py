@@ -3,21 +3,16 @@
 Nothing in it depends on the clock or on the order in which runs end.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from fabricsim.files.atomic import whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from fabricsim.run.sweeps.runs import SweptRun
+from fabricsim.run.sweeps.runs import SweptRun
 
 _WAY_OUT = "name another folder with -o"
 

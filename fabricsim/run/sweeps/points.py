@@ -1,22 +1,17 @@
 """Points of a sweep: every value of some keys, ranges of them, points that are written out, and ones that are drawn."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.scenario.swept import Sample, SweptScenario
 from fabricsim.scenario.variation import stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from fabricsim.scenario.swept import Sample, SweptScenario
 
 MOST = 100_000
 """Points of one sweep."""

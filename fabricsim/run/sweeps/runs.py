@@ -4,40 +4,32 @@ A run is named by what decides it: the scenario with all that it includes, what 
 that it names, and the version of fabricsim. Two points that come to the same are one run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import traceback
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from fabricsim import provenance
 from fabricsim.errors import FabricsimError, InputError
 from fabricsim.files.atomic import whole
 from fabricsim.results.jobs import of_job
-from fabricsim.results.summary import bus_factor, summarise, summarise_job
-from fabricsim.results.traffic import summarise_traffic
+from fabricsim.results.summary import Summary, bus_factor, summarise, summarise_job
+from fabricsim.results.traffic import TrafficSummary, summarise_traffic
 from fabricsim.run import bench, pipeline, traffic
 from fabricsim.run.bill import per_gpu
+from fabricsim.run.result import Result, TrafficResult
 from fabricsim.run.sweeps.workers import results
 from fabricsim.run.verbs import bench as time_collective
 from fabricsim.run.verbs import traffic as send
 from fabricsim.scenario import library
+from fabricsim.scenario.load import LoadedScenario
 from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.toml_text import settings
 from fabricsim.traces.readers import read as read_trace
-from fabricsim.traces.rebuild.programs import rebuild
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from fabricsim.results.summary import Summary
-    from fabricsim.results.traffic import TrafficSummary
-    from fabricsim.run.result import Result, TrafficResult
-    from fabricsim.scenario.load import LoadedScenario
-    from fabricsim.traces.rebuild.programs import Rebuilt
+from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
 
 FORMAT = 1
 """Of the files of runs."""

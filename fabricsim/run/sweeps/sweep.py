@@ -10,17 +10,18 @@ The files of runs are all that counts: whatever ends a sweep, what they hold is 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fabricsim.errors import InputError
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
 from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out, read_run, texts_in
 from fabricsim.run.warm import compile_kernels
+from fabricsim.scenario.base import Spec
 from fabricsim.scenario.load import load
 from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.source import exists, parse, read_text
@@ -28,11 +29,6 @@ from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.swept import ReplayedTrace, SentTraffic, SweptScenario, TimedCollective
 from fabricsim.scenario.tree import build
 from fabricsim.scenario.validated import validated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.scenario.base import Spec
 
 RUNS = "runs"
 """Folder of the files of runs, in that of the sweep."""

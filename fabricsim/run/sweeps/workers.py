@@ -4,8 +4,6 @@ All are `concurrent.futures.Executor`; workers live as long as the sweep. Proces
 what runs need and has loaded the kernels (`fabricsim.run.sweeps.ready`), so that none has to do so again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import itertools

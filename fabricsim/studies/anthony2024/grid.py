@@ -1,7 +1,5 @@
 """The jobs whose volumes are counted after Anthony et al., arXiv 2408.10197, and what is assumed of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -13,11 +13,11 @@ import simpy
 from fabricsim.engine.fabric import Fabric
 from fabricsim.results.validation import Validation
 from fabricsim.run.pipeline import build_plan, load
-from fabricsim.studies.anthony2024.grid import MIXED, RANKS, SCHEMES, SIZES, SWEPT, USUAL, points
+from fabricsim.studies.anthony2024.grid import MIXED, RANKS, SCHEMES, SIZES, SWEPT, USUAL, SweptJob, points
 from fabricsim.studies.frame.study import Progress, Study, headline_rows, silent
 from fabricsim.workload.shapes import parameters
 from fabricsim.workload.tally import plan_calls, tally
-from fabricsim.workload.volume_summary import summarise_volumes
+from fabricsim.workload.volume_summary import VolumeSummary, summarise_volumes
 from fabricsim.workload.volumes import closed_forms
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from fabricsim.studies.anthony2024.grid import SweptJob
-    from fabricsim.workload.volume_summary import VolumeSummary
 
 _MESSAGE = RANKS * 2**20  # bytes of the collectives whose traffic is read from the links, of equal parts
 _ENDS = 2  # links that a byte crosses between two hosts of a switch

@@ -5,8 +5,6 @@ not give. `Assumptions` says what is taken for them; `VARIATIONS` changes one at
 hangs on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

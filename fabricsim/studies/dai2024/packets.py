@@ -5,10 +5,8 @@ four hosts with one rank each, since what the ranks of a host exchange has no pa
 layers are those of Megatron-LM's examples. The ceilings are those of a long transfer between two ranks.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import simpy
 
@@ -18,11 +16,8 @@ from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.at_once import part
 from fabricsim.run.pipeline import load
 from fabricsim.studies.dai2024.grid import EXAMPLES, Assumptions
-from fabricsim.studies.dai2024.study import find
+from fabricsim.studies.dai2024.study import Findings, find
 from fabricsim.studies.frame.study import Progress, silent
-
-if TYPE_CHECKING:
-    from fabricsim.studies.dai2024.study import Findings
 
 AGREEMENT = 0.05
 """Wanted of each figure, of the flow engine's."""

@@ -1,21 +1,16 @@
 """Layouts of published runs against the best ones that a search finds for the same job and cluster."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from fabricsim import measured
 from fabricsim.report.swept import better, longer
 from fabricsim.run.pipeline import load
 from fabricsim.run.search.search import search
+from fabricsim.scenario.load import LoadedScenario
 from fabricsim.studies.frame.recipes import ROOM, missing_of, published_run, run_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from fabricsim.scenario.load import LoadedScenario
-    from fabricsim.studies.frame.training import PublishedRun
+from fabricsim.studies.frame.training import PublishedRun
 
 _FOUND = ("own_s", "best_s", "longer", "layouts", "simulated", "better")
 

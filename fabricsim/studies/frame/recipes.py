@@ -13,19 +13,19 @@ Messages of interleaved schedules go beside passes (``overlap_p2p_comm``): by a 
 (of 340B, @35a9aec) of dgxc-benchmarking and run_and_time.sh of MLPerf v3.0. U: the others.
 """
 
-from __future__ import annotations
-
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from importlib import resources
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fabricsim import measured
 from fabricsim.errors import InputError
 from fabricsim.run.pipeline import load
+from fabricsim.scenario.job import Job
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.studies.frame.configured import CAPACITY, configured
 from fabricsim.studies.frame.releases import dispatched, mixture, repeated
@@ -33,9 +33,6 @@ from fabricsim.studies.frame.study import Published, Study, by_row
 from fabricsim.studies.frame.submissions import EIGHT_BILLION, TUNING, gathers_beside_products, submitted
 from fabricsim.studies.frame.training import PublishedRun, scatter, spread_agreement
 from fabricsim.workload.fit import fullest, usable_memory
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.job import Job
 
 _SCENARIO = "recipes"
 _RACKS = (72, 64)  # GPUs of an NVL72 that a job takes of each rack: all, or 16 trays of four, as recipes ask for
@@ -51,23 +48,7 @@ _MOST_MESSAGES = 10_000  # of all-to-alls side by side: a ring over hosts tells 
 _LONG = 6  # micro-batches per stage up to which all are simulated
 _RECOMPUTE = ("none", "feed-forward", "full")
 SCALES = ((256, "below 256 GPUs"), (1024, "256 to 1k GPUs"), (4096, "1k to 4k GPUs"), (10**9, "above 4k GPUs"))
-# Attention by the cuDNN of 2025, if the GPU has parameters of a later one: share of the peak in bf16, overhead and
-# share in 8 bits, forward and backward, calibrated as these (NVIDIA/cudnn-frontend, benchmark/sdpa_benchmark_training/
-# artifacts: GB200 @d48a60e, GB300 by 9.13.1 @0b1577c, B200 by 9.10.2 @cb560b9; 4096 tokens and more). U: B300 as GB300
-_GB300_IN_2025 = (0.795, 650, 0.48), (0.58, 930, 0.385)
-_ATTENTION_IN_2025 = {
-    "gb200": ((0.705, 460, 0.43), (0.565, 540, 0.295)),
-    "gb300": _GB300_IN_2025,
-    "b300": _GB300_IN_2025,
-}
-# Up to NGC 25.04, whose cuDNN is 9.9.0: 0.71 times as fast, both ways. By cuDNN, an iteration of Llama 3.2 1B on a B200
-# with that container becomes 53.8, 11.0 and 5.1 ms longer as 16,384 or 12,288 tokens lie in fewer and longer sequences,
-# at 1665 MHz; the parameters of the GPU, at 1965, say 32.9, 6.2 and 3.1 (NVIDIA/cudnn-frontend@7606332, benchmark/
-# Llama-3.2-1B-Training/artifacts/b200_training_timing.csv). U: heads of 128, 8 bits and GB200 as these heads of 64
-_ATTENTION_OF_9_9 = {
-    "b200": ((0.51, 720, 0.284), (0.40, 930, 0.256)),
-    "gb200": ((0.50, 460, 0.305), (0.40, 540, 0.21)),
-}
+_ATTENTION = tomllib.loads((resources.files(__package__) / "attention.toml").read_text(encoding="utf-8"))
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}
@@ -311,11 +292,11 @@ def _attention(run: str, gpu: str) -> list[str]:
     MLPerf v5.0 and NeMo 25.04 have NGC 25.04 or an earlier one, MLPerf v5.1 has 25.09. Releases of Megatron-Bridge of
     2026 have cuDNN 9.18 or later (docker/README.md of NVIDIA-NeMo/Megatron-Bridge).
     """
-    older = _ATTENTION_IN_2025 if run.startswith(("v5.1", *_BRIDGE)) else _ATTENTION_OF_9_9
+    older = _ATTENTION["of 2025" if run.startswith(("v5.1", *_BRIDGE)) else "9.9"]
     if run.startswith("26.") or gpu not in older:
         return []
     lines = []
-    for way, (share, overhead, narrow) in zip(("forward", "backward"), older[gpu], strict=True):
+    for way, (share, overhead, narrow) in older[gpu].items():
         lines += [f"cluster.gpu.attention_{way}={share}", f"cluster.gpu.attention_{way}_overhead={overhead}"]
         lines.append(f"cluster.gpu.narrow_attention_{way}.fp8={narrow}")
     return lines

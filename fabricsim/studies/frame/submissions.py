@@ -20,8 +20,6 @@ and was that of flash-attn 1 (Transformer Engine asked for 1.0.2 and later): 2 i
 twice as fast (Dao, arXiv 2307.08691).
 """
 
-from __future__ import annotations
-
 TUNING = "llama2_70b_lora"
 """Fine-tuning, as it stands in the name of a run."""
 

@@ -1,17 +1,12 @@
 """What the packet engine is compared with: transports that other simulators ran, and how far flows differ."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.results.validation import ValidationRow
 from fabricsim.units import human_percent
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TARGET = 0.05
 """Of the mean completion time against a simulator."""

@@ -1,26 +1,30 @@
 """Traffic patterns of the comparison with other packet simulators, and what theory says of them."""
 
-from __future__ import annotations
-
 import csv
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError
 from fabricsim.scenario.in_force import setting
-from fabricsim.studies.peers.runs import DELAY, FLOW, RATE, alone, in_ring, links_between, matrix, ring, run, scenario
+from fabricsim.studies.peers.cases import Case
+from fabricsim.studies.peers.runs import (
+    DELAY,
+    FLOW,
+    RATE,
+    PeerRun,
+    alone,
+    in_ring,
+    links_between,
+    matrix,
+    ring,
+    run,
+    scenario,
+)
 from fabricsim.transports.parameters import packet_framing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from fabricsim.studies.peers.cases import Case
-    from fabricsim.studies.peers.runs import PeerRun
 
 INCAST = 1_024_000
 """Of each flow of an incast, bytes."""

@@ -5,25 +5,18 @@ switch latency, destination-mod-k routes; all flows start at 0. The transports a
 ``peers-...`` of the library.
 """
 
-from __future__ import annotations
-
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.results.traffic import DEMAND, Matrix
 from fabricsim.run import traffic
 from fabricsim.scenario.load import load
+from fabricsim.scenario.scenario import Scenario
 from fabricsim.transports.parameters import packet_framing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.scenario.scenario import Scenario
 
 RATE = 12.5e9
 """Of each link, bytes/s."""

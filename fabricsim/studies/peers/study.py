@@ -17,7 +17,7 @@ import numpy as np
 
 from fabricsim import measured
 from fabricsim.errors import InputError
-from fabricsim.results.validation import Validation
+from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run import traffic
 from fabricsim.studies.frame.study import Progress, Study, silent
 from fabricsim.studies.peers.cases import AT_RECEIVER, CASES, FLOW_TARGET, TARGET, US, Case, Comparison, row
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from fabricsim.results.validation import ValidationRow
 
 FOLDER = "FABRICSIM_PEERS"
 """Environment variable that names the folder of the other simulators' results."""

@@ -5,19 +5,14 @@ all at once. The ring of a lost rail goes by the next one, over NVLink at both e
 spread over all seven adapters that are left, the eight rings of a host would take 8/7 of the time at least.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from fabricsim.errors import FabricsimError
 from fabricsim.run import closed_form
 from fabricsim.run.pipeline import load, simulate
+from fabricsim.scenario.load import LoadedScenario
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.load import LoadedScenario
 
 HOSTS, GPUS = 8, 8
 _LOST = 26  # GPU 2 of host 3

@@ -1,17 +1,13 @@
 """All-to-all over rails: in two phases as the paper has it, by PXN as NCCL does, and directly over a Clos."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import simpy
 
 from fabricsim.collectives.two_phase import all_to_all_seconds
 from fabricsim.engine.fabric import Fabric
 from fabricsim.run.pipeline import load
-
-if TYPE_CHECKING:
-    from fabricsim.scenario.load import LoadedScenario
+from fabricsim.scenario.load import LoadedScenario
 
 
 class Machine(NamedTuple):

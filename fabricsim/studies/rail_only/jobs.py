@@ -1,21 +1,16 @@
 """Iterations of dense jobs on rails and on a Clos, by simulation and in closed form, over the size of the domain."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import product, starmap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fabricsim.errors import FabricsimError
 from fabricsim.results.pairs import summarise_pairs
 from fabricsim.run import closed_form
 from fabricsim.run.pipeline import load, pairs_of, simulate
+from fabricsim.scenario.load import LoadedScenario
 from fabricsim.units import seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from fabricsim.scenario.load import LoadedScenario
 
 GPUS = 1024
 DOMAINS = (8, 16, 32, 64, 128, 256, 1024)

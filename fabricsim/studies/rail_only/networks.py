@@ -1,22 +1,14 @@
 """Switches, transceivers, cost and power of rail-only networks and of any-to-any Clos of the same radix."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from fabricsim.scenario.fabric import fabric_of
 from fabricsim.scenario.network import Ends
-from fabricsim.scenario.prices import read_prices
-from fabricsim.topology.bill import Part, make_bill
+from fabricsim.scenario.prices import PriceList, read_prices
+from fabricsim.topology.bill import Bill, Part, make_bill
 from fabricsim.topology.clos import Clos
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.scenario.prices import PriceList
-    from fabricsim.topology.bill import Bill
 
 GPUS = 32_768
 CASES = tuple((radix, domain) for radix in (64, 128, 256) for domain in (8, 16, 32, 64, 128, 256))

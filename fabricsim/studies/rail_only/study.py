@@ -13,7 +13,7 @@ from fabricsim import measured
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run import closed_form
 from fabricsim.run.pipeline import load
-from fabricsim.studies.frame.study import Study, headline_rows
+from fabricsim.studies.frame.study import Progress, Study, headline_rows
 from fabricsim.studies.megatron import published_run
 from fabricsim.studies.rail_only import faults, forwarding, jobs, networks
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from fabricsim.studies.frame.study import Progress
 
 _DERIVED = "formulas implied by the claims of arXiv 2307.12169 (see the table's conditions)"
 _PAPER = "arXiv 2307.12169v5, abstract: the same training performance"

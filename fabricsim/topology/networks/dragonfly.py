@@ -1,20 +1,13 @@
 """Dragonfly: groups whose switches are all joined, and cables between all groups (Kim et al., ISCA 2008)."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING
 
+from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports, Switched
-from fabricsim.scenario.network import Ends, FabricSize, Network
+from fabricsim.scenario.network import Cable, Ends, FabricSize, Network
 from fabricsim.scenario.quantity import Length
 from fabricsim.topology import groups
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.errors import Mistake
-    from fabricsim.scenario.network import Cable
 
 
 class Grouped(Switched):

@@ -1,18 +1,12 @@
 """Dragonfly+: groups that are leaf-spine networks, whose spines have cables to all groups (Shpiner et al., 2017)."""
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from typing import TYPE_CHECKING
-
+from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports
 from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology import groups
 from fabricsim.topology.networks.dragonfly import Grouped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.errors import Mistake
 
 
 class DragonflyPlus(Grouped):

@@ -1,7 +1,5 @@
 """k-ary fat trees of two and three tiers (Al-Fares, Loukissas, Vahdat, SIGCOMM 2008)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal, NamedTuple
 

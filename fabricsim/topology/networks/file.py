@@ -1,7 +1,5 @@
 """Whatever a file of cables says."""
 
-from __future__ import annotations
-
 from fabricsim.scenario.fabric import FabricSpec
 from fabricsim.scenario.network import Cable, Ends, Network
 from fabricsim.topology import cable_file

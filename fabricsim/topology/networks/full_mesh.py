@@ -1,7 +1,5 @@
 """Full mesh: switches each of which is joined to every other one."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 from fabricsim.scenario.fabric import Ports, Switched

@@ -1,7 +1,5 @@
 """HammingMesh: boards that are meshes, whose rows and columns are joined by switches (Hoefler et al., SC 2022)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated

@@ -1,19 +1,14 @@
 """Two tiers: leaves, and spines that join them; with rails, the rail-optimised network of a SuperPOD."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import Annotated
 
 from pydantic import Field
 
+from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import Ports, Switched
 from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology.rails import needless_rails
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.errors import Mistake
 
 
 class LeafSpine(Switched):

@@ -1,7 +1,5 @@
 """Meshes: tori without the cables from the last of a row to the first."""
 
-from __future__ import annotations
-
 from fabricsim.topology.networks.torus import Torus
 
 

@@ -1,7 +1,5 @@
 """Several planes: networks side by side, each with a port of every adapter (Alibaba HPN has two)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

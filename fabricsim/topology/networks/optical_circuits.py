@@ -1,7 +1,5 @@
 """Pods joined by optical circuits: a schedule of matchings, of which so many stand at a time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Rail-only: a network of its own for the NICs of each number, and none between these (Wang et al., 2023)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Literal
 

@@ -1,20 +1,15 @@
 """Rail-optimised Clos of a DGX SuperPOD: NIC ``i`` of all hosts of a scalable unit on the unit's leaf ``i``."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import MOST_PORTS, Ports, Switched
 from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology.clos import Clos
 from fabricsim.topology.rails import needless_rails
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.errors import Mistake
 
 
 class RailOptimised(Switched):

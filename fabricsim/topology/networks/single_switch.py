@@ -1,17 +1,11 @@
 """One non-blocking switch for all hosts, or one for each rail."""
 
-from __future__ import annotations
+from collections.abc import Iterator
 
-from typing import TYPE_CHECKING
-
+from fabricsim.errors import Mistake
 from fabricsim.scenario.fabric import FabricSpec
 from fabricsim.scenario.network import Ends, FabricSize, Network
 from fabricsim.topology.rails import needless_rails
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.errors import Mistake
 
 
 class SingleSwitch(FabricSpec):

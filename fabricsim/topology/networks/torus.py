@@ -1,7 +1,5 @@
 """Tori: routers in a grid, each joined to its neighbours, the last of a row to the first."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, product

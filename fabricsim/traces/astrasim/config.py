@@ -3,8 +3,6 @@
 Keys after ``Sys::initialize_sys`` in ``astra-sim/system/Sys.cc`` of github.com/astra-sim/astra-sim.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,20 +5,22 @@ reverse. A collective that blocks holds up the next computation; others run besi
 after each of its collectives (``Layer::call`` in ``Layer.cc``).
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import Sizes, groups_of_rank_0
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Communication, ProcessGroup, Recording, RecordingBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.traces.trace import Operation
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    Communication,
+    Operation,
+    ProcessGroup,
+    Recording,
+    RecordingBuilder,
+)
 
 _TRANSFORMERS = ("HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD")
 _HYBRID = ("TP", "DP")

@@ -4,23 +4,18 @@ Form after ``Workload::initialize_workload`` in ``astra-sim/workload/Workload.cc
 github.com/aliyun/SimAI. The order in which the layers run is in `fabricsim.traces.astrasim.order`.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabricsim.files.lines import LineParser, lines
+from fabricsim.files.sources import Source
 from fabricsim.records.program import CLOCK_END
 from fabricsim.traces.astrasim.order import POLICIES, Header, Layer, LayerPass, unroll
 from fabricsim.traces.form import Form
+from fabricsim.traces.trace import Operation, Recording
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Operation, Recording
 
 MOST_LAYERS = 500_000
 """Layers of one file."""

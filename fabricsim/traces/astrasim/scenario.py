@@ -5,23 +5,16 @@ first is inside the hosts, and each place in them has a network of its own: NVLi
 GPU per host on cables from a file, where each host has a router with the links of its NPU.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fabricsim.files.atomic import whole
 from fabricsim.scenario.source import not_a_file
-from fabricsim.topology.astrasim_file import cables_of, plain, read_network
+from fabricsim.topology.astrasim_file import CableRow, NetworkDimension, cables_of, plain, read_network
 from fabricsim.traces.astrasim.config import System, read_system
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.topology.astrasim_file import CableRow, NetworkDimension
 
 _NS_PER_METRE = 5  # of a cable here
 _SAME = {

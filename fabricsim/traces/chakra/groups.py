@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import count
-from typing import TYPE_CHECKING
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.groups import ALL_RANKS
-
-if TYPE_CHECKING:
-    from fabricsim.traces.trace import ProcessGroup, Recording, Trace
+from fabricsim.traces.trace import ProcessGroup, Recording, Trace
 
 DEFAULT = "0"
 """``pg_name`` of all ranks."""

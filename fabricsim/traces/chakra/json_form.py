@@ -1,21 +1,16 @@
 """The JSON files of Chakra: a trace as one list of nodes, and the ranks of groups."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.chakra.schema import Attribute, ChakraNode
 from fabricsim.traces.trace import GroupList
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from fabricsim.files.sources import Source
 
 _MOST_BYTES = 256 * 2**20  # of a JSON file, which is read whole
 _MOST_RANKS = 10**7
@@ -109,8 +104,7 @@ def _decoded(source: Source, decode: Callable[[bytes], _T]) -> _T:
     try:
         return decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"is no JSON of Chakra ({error}); check that the file is whole"
-        raise TraceError(source.label, msg) from error
+        raise TraceError(source.label, f"is no JSON of Chakra ({error}); check that the file is whole") from error
 
 
 class ChakraGroup(msgspec.Struct):

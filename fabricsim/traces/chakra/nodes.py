@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
 from msgspec import MsgspecError
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.chakra import json_form as chakra_json
 from fabricsim.traces.chakra import own, schema
-from fabricsim.traces.chakra.groups import plain_names
-from fabricsim.traces.chakra.own import by_name
+from fabricsim.traces.chakra.groups import Named, plain_names
+from fabricsim.traces.chakra.own import Attributes, by_name
+from fabricsim.traces.chakra.schema import ChakraNode, Metadata
 from fabricsim.traces.dependencies import edges_of, in_a_cycle, of_lanes
 from fabricsim.traces.groups import ALL_RANKS
 from fabricsim.traces.trace import (
@@ -27,16 +29,10 @@ from fabricsim.traces.trace import (
     Communication,
     Lane,
     LaneKind,
+    Operation,
+    Recording,
     RecordingBuilder,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.chakra.groups import Named
-    from fabricsim.traces.chakra.own import Attributes
-    from fabricsim.traces.chakra.schema import ChakraNode, Metadata
-    from fabricsim.traces.trace import Operation, Recording
 
 COLLECTIVES: tuple[Operation, ...] = (
     "all_reduce",
@@ -326,8 +322,7 @@ class NodeCollector:
         order = np.argsort(ids, kind="stable")
         twice = np.flatnonzero(ids[order][1:] == ids[order][:-1])
         if twice.size:
-            msg = f"two nodes have the id {ids[order][twice[0]]}; ids must differ"
-            raise TraceError(self.source, msg)
+            raise TraceError(self.source, f"two nodes have the id {ids[order][twice[0]]}; ids must differ")
         wanted, after = np.frombuffer(edges[0], np.uint64), np.frombuffer(edges[1], np.int64)
         place = np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)
         before = order[place]

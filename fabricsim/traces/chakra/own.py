@@ -21,24 +21,16 @@ of a node
 ====================  ===================================================================================
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from fabricsim.records.program import NONE
+from fabricsim.traces.chakra.groups import Named
 from fabricsim.traces.chakra.json_form import Rank
-from fabricsim.traces.chakra.schema import Attribute
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, Lane
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from fabricsim.traces.chakra.groups import Named
-    from fabricsim.traces.chakra.schema import Value
-    from fabricsim.traces.trace import Communication, Recording
+from fabricsim.traces.chakra.schema import Attribute, Value
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, KINDS, Communication, Lane, Recording
 
 PREFIX = "fabricsim_"
 OF_NODES = ("kind", "lane", "start_ps", "duration_ps", "sequence", "datatype", "size", "nic", "sent", "received")

@@ -4,24 +4,18 @@ Format: github.com/mlcommons/chakra; what attributes mean as ASTRA-sim's feeder 
 (github.com/astra-sim/astra-sim, astra-sim/workload). One file per rank, ``<prefix>.<rank>.et``.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from io import BytesIO
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.chakra import json_form as chakra_json
 from fabricsim.traces.chakra.nodes import READ, NodeCollector
 from fabricsim.traces.chakra.schema import METADATA, WireError, decode_metadata, decode_node, is_metadata, messages
 from fabricsim.traces.form import Form
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import GroupList, Recording
+from fabricsim.traces.trace import GroupList, Recording
 
 _NAME = re.compile(r"\.(\d{1,7})\.(?:et|json)(?:\.gz|\.xz)?$")
 _ET = re.compile(r"\.et(?:\.gz|\.xz)?$")

@@ -4,8 +4,6 @@ Field numbers and types are those of the schema of github.com/mlcommons/chakra (
 a row of messages, each after its length as varint: one `Metadata`, then `Node` after `Node`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple

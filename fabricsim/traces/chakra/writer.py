@@ -5,13 +5,13 @@ Attributes are those that the feeders of Chakra and ASTRA-sim read, of the types
 `fabricsim.traces.chakra.own`.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError
 from fabricsim.files.atomic import beside
@@ -21,14 +21,7 @@ from fabricsim.traces.chakra.groups import Numbered, size_of
 from fabricsim.traces.chakra.nodes import COLLECTIVES, GATHERING
 from fabricsim.traces.chakra.schema import Attribute, ChakraNode, Metadata
 from fabricsim.traces.dependencies import of_lanes
-from fabricsim.traces.trace import COMMUNICATION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.trace import Communication, Recording, Trace
+from fabricsim.traces.trace import COMMUNICATION, Communication, Recording, Trace
 
 VERSION = "0.0.4"
 """Of the schema."""

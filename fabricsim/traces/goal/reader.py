@@ -5,25 +5,19 @@ C. Siebert and A. Lumsdaine, "Group Operation Assembly Language - A Flexible Way
 ICPP 2009. The binary form is not read.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from fabricsim.errors import TraceError
 from fabricsim.files.lines import LineParser, lines
+from fabricsim.files.sources import Source
 from fabricsim.records.program import CLOCK_END, NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.goal.writer import MOST_OPTION
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, MOST_SIZE, Communication, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, MOST_SIZE, Communication, Recording, RecordingBuilder
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.trace import Recording
 
 MOST_STATEMENTS = 20_000_000
 """Operations and dependencies of one file."""
@@ -128,8 +122,7 @@ class _Scanner(LineParser):
             self.fail(f"ends within rank {self.rank}: the file is cut, or a }} is missing")
         if len(self.done) != self.ranks:
             absent = next(rank for rank in range(self.ranks) if rank not in self.done)
-            msg = f"has {len(self.done)} of {self.ranks} ranks, rank {absent} is missing: the file is cut"
-            self.fail(msg)
+            self.fail(f"has {len(self.done)} of {self.ranks} ranks, rank {absent} is missing: the file is cut")
 
     def _heading(self, line: str, place: int) -> int:
         if match := _RANKS.match(line, place):

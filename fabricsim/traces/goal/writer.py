@@ -1,22 +1,15 @@
 """Traces written as GOAL text."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, TextIO
 
 from fabricsim.errors import InputError
 from fabricsim.files.atomic import whole
 from fabricsim.records.program import NONE
-from fabricsim.traces.trace import COMMUNICATION, HOST, KINDS, WAIT, Communication
+from fabricsim.traces.trace import COMMUNICATION, HOST, KINDS, WAIT, Communication, Lane, Recording, Trace
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TextIO
-
-    from fabricsim.traces.trace import Lane, Recording, Trace
 
 """GOAL counts nanoseconds."""
 MOST_OPTION = 2**32 - 2

@@ -1,30 +1,24 @@
 """The events of a Kineto file that a replay needs, as columns."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.kineto import trace_events as scanner
 from fabricsim.traces.kineto.file import KinetoFile, Window, decoded
 from fabricsim.traces.kineto.inputs import Inputs, inputs_of
 from fabricsim.traces.kineto.messages import Note, note_of, operation_of_kernel
+from fabricsim.traces.kineto.trace_events import Arguments, Event
 from fabricsim.units import PS_PER_US
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.kineto.trace_events import Arguments, Event
 
 MOST_EVENTS = 50_000_000
 """Events of the largest file that matter."""
@@ -185,8 +179,7 @@ class _Collector:
             self.has_inputs.append(self.operators is not None and self.operators(name))
             self.name_bytes += len(name)
             if self.name_bytes > MOST_NAMES:
-                msg = f"more than {MOST_NAMES // 2**20} MiB of names; this is no trace of a job"
-                raise TraceError(self.label, msg)
+                raise TraceError(self.label, f"more than {MOST_NAMES // 2**20} MiB of names; this is no trace of a job")
         return number
 
     def _place(self, event: Event, numbers: Arguments, *, on_device: bool) -> int:

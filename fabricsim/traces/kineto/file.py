@@ -1,21 +1,16 @@
 """The JSON of a Kineto file as a stream: a few values of its head, and its events piece by piece."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 from fabricsim.traces.kineto.trace_events import Event
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
 
 MOST_VALUE = 64 * 2**20
 """Bytes of the largest event or value."""

@@ -5,8 +5,6 @@
 captured at the same time, ``"Record function id"`` is the ``rf_id`` of its node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

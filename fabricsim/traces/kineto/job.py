@@ -1,19 +1,14 @@
 """What a Kineto file says of its job beside the events: rank, groups and devices."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
-from fabricsim.traces.kineto.messages import MOST_RANKS
+from fabricsim.traces.kineto.messages import MOST_RANKS, Note
 from fabricsim.traces.rank_groups import strided
-
-if TYPE_CHECKING:
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.kineto.messages import Note
-    from fabricsim.traces.trace import RecordingBuilder
+from fabricsim.traces.trace import RecordingBuilder
 
 _RANK = re.compile(r"(?:rank|worker|kineto)[-_]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _MOST_TEXT = 256

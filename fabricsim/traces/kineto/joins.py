@@ -1,20 +1,13 @@
 """What belongs together in a Kineto file: kernels and their launches, waits, streams, notes of collectives."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto import trace_events as scanner
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.kineto.events import Events
+from fabricsim.traces.kineto.events import Events
 
 
 def calls_by_correlation(rows: NDArray[np.void], correlations: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -4,29 +4,21 @@ A kernel belongs to the innermost operator around the call that launched it, on 
 captured, it is the operator with the kernel's ``External id``.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto import trace_events as scanner
-from fabricsim.traces.kineto.events import read_events
+from fabricsim.traces.kineto.events import Events, read_events
+from fabricsim.traces.kineto.inputs import Inputs
 from fabricsim.traces.kineto.job import CapturedJob
 from fabricsim.traces.kineto.joins import around, calls_by_correlation, matched
 from fabricsim.traces.kineto.messages import operation_of_kernel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.kineto.events import Events
-    from fabricsim.traces.kineto.inputs import Inputs
 
 KERNEL = np.dtype(
     [

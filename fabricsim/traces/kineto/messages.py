@@ -11,17 +11,13 @@ Counts of elements are those of this rank's tensors.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import strided
-from fabricsim.traces.trace import BY_PLAIN_NAME, Communication
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fabricsim.traces.trace import Operation
+from fabricsim.traces.trace import BY_PLAIN_NAME, Communication, Operation
 
 MOST_RANKS = 2**20
 """Members of the largest group."""

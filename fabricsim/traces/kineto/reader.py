@@ -7,36 +7,39 @@ Which stream or event a wait was for is captured only with ``enable_cuda_sync_ev
 copy that returns when it is done, is known without.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.dependencies import edges_of
 from fabricsim.traces.device_libraries import library_of
 from fabricsim.traces.form import Form
 from fabricsim.traces.kineto import trace_events as scanner
-from fabricsim.traces.kineto.events import read_events
+from fabricsim.traces.kineto.events import Events, read_events
 from fabricsim.traces.kineto.job import CapturedJob
 from fabricsim.traces.kineto.joins import Streams, calls_by_correlation, notes_of_kernels
 from fabricsim.traces.kineto.messages import Note, communication, operation_of_kernel
 from fabricsim.traces.kineto.waits import WAITS, Waits
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, NODE, WAIT, RecordingBuilder
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    HOST,
+    LAUNCH,
+    NODE,
+    WAIT,
+    Communication,
+    LaneKind,
+    Recording,
+    RecordingBuilder,
+)
 from fabricsim.units import PS_PER_US, human_percent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.kineto.events import Events
-    from fabricsim.traces.trace import Communication, LaneKind, Recording
 
 _NS_PER_US = 1000
 

@@ -1,7 +1,5 @@
 """Events of a Chrome trace of PyTorch's profiler: which of them matter, and their numbers."""
 
-from __future__ import annotations
-
 from decimal import Decimal, InvalidOperation
 from typing import Any
 

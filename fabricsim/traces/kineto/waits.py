@@ -1,24 +1,16 @@
 """What threads and streams of a Kineto file waited for, as far as it says."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto import trace_events as scanner
-from fabricsim.traces.kineto.joins import calls_by_correlation
+from fabricsim.traces.kineto.events import Events
+from fabricsim.traces.kineto.joins import Streams, calls_by_correlation
 from fabricsim.traces.trace import WAIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.kineto.events import Events
-    from fabricsim.traces.kineto.joins import Streams
 
 WAITS = re.compile(r"(?:cuda|cu|hip)(?:(Device|Ctx)|Stream|Event)Synchronize(?:_\w+)?")
 """Calls that wait; a match of the group: for all streams of a device."""

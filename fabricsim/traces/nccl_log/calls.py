@@ -3,25 +3,18 @@
 Meaning of counts and roots after ``src/collectives.cc`` and ``src/enqueue.cc`` of github.com/NVIDIA/nccl.
 """
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.messages import ITEM
-from fabricsim.traces.trace import BY_PLAIN_NAME, COMMUNICATION, COMPUTE, Communication, RecordingBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.nccl_log.ranks import Entity, Ranks
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.nccl_log.ranks import Entity, Ranks
+from fabricsim.traces.trace import BY_PLAIN_NAME, COMMUNICATION, COMPUTE, Communication, Recording, RecordingBuilder
 
 DATATYPES = (
     *("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"),

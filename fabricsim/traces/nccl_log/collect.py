@@ -4,24 +4,17 @@ NCCL names a communicator by its address, which is one process's own and may be 
 and channels names none at all: it belongs to the one that the same thread sets up.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.nccl_log.facts import Facts
-from fabricsim.traces.nccl_log.lines import messages
+from fabricsim.traces.nccl_log.lines import LogMessage, Process, messages
 from fabricsim.traces.nccl_log.records import CALL, Communicator, LoggedChoice, NcclLog
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.nccl_log.lines import LogMessage, Process
 
 MOST_KEPT = 4_000_000
 """Communicators, ring members, tree places and choices that are held of one log."""
@@ -200,8 +193,7 @@ class Collector:
         networks = Counter((self.old_networks | self.networks).values())
         adapters = Counter(adapter for listed in self.adapters.values() for adapter in listed)
         if not (self.versions or networks or adapters or self.communicators or self.choices):
-            msg = "holds no messages of NCCL; run the job with NCCL_DEBUG=INFO"
-            raise TraceError(self.source, msg)
+            raise TraceError(self.source, "holds no messages of NCCL; run the job with NCCL_DEBUG=INFO")
         return NcclLog(
             self.source,
             tuple(self.versions),

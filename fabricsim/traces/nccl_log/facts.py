@@ -3,8 +3,6 @@
 Forms after ``src/init.cc`` and ``src/graph`` of github.com/NVIDIA/nccl, versions 2.4 to 2.30.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass, field

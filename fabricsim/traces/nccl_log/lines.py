@@ -5,8 +5,6 @@ and another message may follow in the same line, as processes that share a file 
 after ``src/debug.cc`` of github.com/NVIDIA/nccl.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -3,28 +3,21 @@
 NCCL logs no global ranks. They are those in the communicator of all ranks, which is the largest of each rank.
 """
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
+from fabricsim.traces.nccl_log.lines import Process
+from fabricsim.traces.nccl_log.records import Communicator, NcclLog
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.nccl_log.lines import Process
-    from fabricsim.traces.nccl_log.records import Communicator, NcclLog
-
-    Entity = tuple[Process, int]
-    """A rank of the job: its process, and the GPU, as a process may have several."""
+Entity = tuple[Process, int]
+"""A rank of the job: its process, and the GPU, as a process may have several."""
 
 CAPTURE = "capture with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"
 """The way out where a log does not say enough."""

@@ -5,25 +5,18 @@ was logged. `read_log` gives all of it, `read` the calls as recordings. A log sa
 when it ran, and nothing of computation: recordings have no times.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fabricsim.errors import TraceError
 from fabricsim.files.lines import lines
+from fabricsim.files.sources import Source
 from fabricsim.traces.form import Form
 from fabricsim.traces.nccl_log.calls import Caller
 from fabricsim.traces.nccl_log.collect import Collector
 from fabricsim.traces.nccl_log.ranks import CAPTURE, Ranks
-from fabricsim.traces.trace import GroupList
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.nccl_log.records import NcclLog
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.nccl_log.records import NcclLog
+from fabricsim.traces.trace import GroupList, Recording
 
 _SAID = re.compile(rb":\d{1,10}:\d{1,10} \[-?\d{1,4}\] [^\n]{0,80}?NCCL INFO ")
 _JSON = re.compile(rb"\s*[\[{]\s*[\[{\"]")

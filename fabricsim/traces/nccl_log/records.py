@@ -1,21 +1,15 @@
 """What a log of NCCL says: communicators as each rank has set them up, what was chosen, and what was called."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.nccl_log.facts import Facts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.nccl_log.lines import Process
+from fabricsim.traces.nccl_log.lines import Process
 
 CALL = np.dtype(
     [

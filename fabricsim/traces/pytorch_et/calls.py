@@ -1,20 +1,13 @@
 """What is kept of an execution trace while it is read: calls that may run kernels, messages, and who called whom."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.pytorch_et.messages import GROUPS, RECORD, Groups, record_of
-from fabricsim.traces.pytorch_et.operators import work_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.traces.pytorch_et.messages import Record
-    from fabricsim.traces.pytorch_et.nodes import OperatorNode
-    from fabricsim.traces.pytorch_et.operators import KernelWork
+from fabricsim.traces.pytorch_et.messages import GROUPS, RECORD, Groups, Record, record_of
+from fabricsim.traces.pytorch_et.nodes import OperatorNode
+from fabricsim.traces.pytorch_et.operators import KernelWork, work_of
 
 MOST_NODES = 10_000_000
 """Calls of the largest trace of a rank."""

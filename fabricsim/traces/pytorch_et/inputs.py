@@ -1,18 +1,12 @@
 """What an execution trace says of the inputs of operators, for a Kineto trace that was captured at the same time."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.kineto.inputs import made
+from fabricsim.files.sources import Source
+from fabricsim.traces.kineto.inputs import Inputs, made
 from fabricsim.traces.pytorch_et.reader import nodes_of, rank_of_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.kineto.inputs import Inputs
 
 _MOST = 2**22  # calls of operators that matter, of the largest trace
 _LONGEST = 64

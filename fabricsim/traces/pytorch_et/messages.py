@@ -5,25 +5,18 @@ stride,) size]``, without the tensors if nothing is moved (``torch/csrc/distribu
 github.com/pytorch/pytorch). `rank` counts within the group: the root, the other end, or this rank itself.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.kineto.messages import MOST_RANKS, Note, communication, note_of
-from fabricsim.traces.pytorch_et.nodes import tensors
+from fabricsim.traces.pytorch_et.nodes import OperatorNode, Tensor, tensors
 from fabricsim.traces.rank_groups import MOST_LISTED, strided
-from fabricsim.traces.trace import ProcessGroup
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.traces.pytorch_et.nodes import OperatorNode, Tensor
-    from fabricsim.traces.trace import Communication, RecordingBuilder
+from fabricsim.traces.trace import Communication, ProcessGroup, RecordingBuilder
 
 RECORD = "record_param_comms"
 GROUPS = "## process_group:init ##"

@@ -4,8 +4,6 @@ After ``torch/csrc/profiler/standalone/execution_trace_observer.cpp`` of github.
 are those that Chakra's ``trace_link`` adds (github.com/mlcommons/chakra).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, NamedTuple
 
@@ -121,8 +119,7 @@ def node_of(text: bytes, label: str, number: int) -> OperatorNode:
     """
     node = decoded(_decode, text, label, f"node {number}")
     if node.parent is None and node.ctrl_deps is None:
-        msg = f"node {number} ({node.name!r}) names no parent; give the file as it was written"
-        raise TraceError(label, msg)
+        raise TraceError(label, f"node {number} ({node.name!r}) names no parent; give the file as it was written")
     return node
 
 

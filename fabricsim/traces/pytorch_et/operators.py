@@ -5,20 +5,14 @@ alpha=1) -> Tensor(a!)``: ``(a)`` marks a view of an argument, ``(a!)`` an argum
 (``aten/src/ATen/native/README.md`` of github.com/pytorch/pytorch).
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.records.program import NONE
-from fabricsim.traces.pytorch_et.nodes import tensors
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fabricsim.traces.pytorch_et.nodes import OperatorNode, Tensor
+from fabricsim.traces.pytorch_et.nodes import OperatorNode, Tensor, tensors
 
 _NO_OPERATORS = frozenset({"c10d", "c10d_functional", "_c10d_functional", "prim", "profiler", "record_function"})
 """Namespaces whose operators only call others."""

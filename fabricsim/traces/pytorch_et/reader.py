@@ -5,29 +5,20 @@ the innermost operators with tensors that are neither views nor allocations, and
 other such. Chakra's ``chakra_trace_link`` adds kernels and times; where they are there, kernels are taken from them.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from fabricsim.errors import TraceError
 from fabricsim.files.json_objects import ObjectList
+from fabricsim.files.sources import Source
 from fabricsim.records.program import NONE
 from fabricsim.traces.form import Form
 from fabricsim.traces.pytorch_et import timed as pytorch_et_timed
 from fabricsim.traces.pytorch_et import writer as pytorch_et_writer
-from fabricsim.traces.pytorch_et.calls import Calls
+from fabricsim.traces.pytorch_et.calls import Calls, ParamComms
 from fabricsim.traces.pytorch_et.messages import PEERLESS, Groups
-from fabricsim.traces.pytorch_et.nodes import node_of
-from fabricsim.traces.trace import ProcessGroup, RecordingBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fabricsim.files.sources import Source
-    from fabricsim.traces.pytorch_et.calls import ParamComms
-    from fabricsim.traces.pytorch_et.nodes import OperatorNode
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.pytorch_et.nodes import OperatorNode, node_of
+from fabricsim.traces.trace import ProcessGroup, Recording, RecordingBuilder
 
 _OPENING = re.compile(rb'\s*\{[^\[\]{}]*"schema"\s*:\s*"([^"]*)"[^\[\]{}]*"nodes"\s*:\s*\[')
 _KNOWN = re.compile(rb"1\.(0|1)\.\d")

@@ -5,19 +5,23 @@ Kernels and copies are nodes with ``cat``, under the operator that launched them
 another thread that had to end before (``src/trace_link/trace_linker.py`` of github.com/mlcommons/chakra).
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 from fabricsim.traces.kineto.messages import operation_of_kernel
+from fabricsim.traces.pytorch_et.calls import Calls, ParamComms, Timed
 from fabricsim.traces.pytorch_et.messages import moved
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, LAUNCH, WAIT, Communication
+from fabricsim.traces.trace import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    HOST,
+    LAUNCH,
+    WAIT,
+    Communication,
+    ProcessGroup,
+    RecordingBuilder,
+)
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from fabricsim.traces.pytorch_et.calls import Calls, ParamComms, Timed
-    from fabricsim.traces.trace import ProcessGroup, RecordingBuilder
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")
 

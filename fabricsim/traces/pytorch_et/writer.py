@@ -5,20 +5,13 @@ launched before it, and what its thread launches after ``wait`` waits for it, as
 Memory that is overwritten while it is read elsewhere is no dependency: PyTorch's allocator and ``wait`` see to that.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from fabricsim.records.program import NONE
-from fabricsim.traces.pytorch_et.calls import innermost, parts_of_others
+from fabricsim.traces.pytorch_et.calls import Calls, OperatorCall, ParamComms, innermost, parts_of_others
 from fabricsim.traces.pytorch_et.messages import moved
 from fabricsim.traces.pytorch_et.operators import device_of
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST
-
-if TYPE_CHECKING:
-    from fabricsim.traces.pytorch_et.calls import Calls, OperatorCall, ParamComms
-    from fabricsim.traces.trace import ProcessGroup, RecordingBuilder
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, HOST, ProcessGroup, RecordingBuilder
 
 
 class _Order:

@@ -1,17 +1,12 @@
 """Which recording each rank of a replayed job repeats."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.groups import ONE_HOST
 from fabricsim.traces.rebuild.roles import resemble
-
-if TYPE_CHECKING:
-    from fabricsim.traces.trace import Recording, Trace
+from fabricsim.traces.trace import Recording, Trace
 
 MOST_RANKS = 2**20
 """Of a job that is replayed."""
@@ -90,13 +85,11 @@ def _is_alone(trace: Trace) -> bool:
 def _world(trace: Trace, ranks: int | None) -> int:
     source = trace.recordings[0].source
     if ranks is not None and trace.world not in {NONE, ranks}:
-        msg = f"is of a job of {trace.world} ranks, not of {ranks}; leave out ranks (--ranks)"
-        raise TraceError(source, msg)
+        raise TraceError(source, f"is of a job of {trace.world} ranks, not of {ranks}; leave out ranks (--ranks)")
     least = max(_named(recording) for recording in trace.recordings)
     world = ranks or (least if trace.world == NONE else trace.world)
     if least > world:
-        msg = f"names rank {least - 1}, but the job has {world} ranks; mend one of the two"
-        raise TraceError(source, msg)
+        raise TraceError(source, f"names rank {least - 1}, but the job has {world} ranks; mend one of the two")
     open_ended = any(map(_is_open, trace.recordings))
     if ranks is None and trace.world == NONE and (least < 1 or open_ended):
         raise TraceError(source, "does not say how many ranks the job has; say it by ranks (--ranks N)")

@@ -1,25 +1,16 @@
 """Clocks of several hosts, brought together by the common end of what their ranks do together."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from statistics import median_low
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
-from fabricsim.traces.trace import COMMUNICATION
+from fabricsim.traces.rebuild.dependencies import Ordered
+from fabricsim.traces.rebuild.matching import Matched
+from fabricsim.traces.trace import COMMUNICATION, Recording
 from fabricsim.units import PS_PER_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.rebuild.dependencies import Ordered
-    from fabricsim.traces.rebuild.matching import Matched
-    from fabricsim.traces.trace import Recording
-
 
 LONGEST = 3600 * 10**12
 """Time by which ranks of one job may begin apart, ps."""

@@ -3,17 +3,11 @@
 A trace of streams has them in order already. One that has dependencies alone lets all run at once that are ready.
 """
 
-from __future__ import annotations
-
 import heapq
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 
 def in_turn(

@@ -13,24 +13,16 @@ had ended when the waiting stream went on. A host that waits for a device is tak
 last before the call returned.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records.program import NONE
 from fabricsim.traces.dependencies import edges_of, of_lanes
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, EDGE, HOST, LAUNCH, NODE, WAIT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, EDGE, HOST, LAUNCH, NODE, WAIT, Recording
 
 DEVICE_KINDS = (COMPUTE, COMMUNICATION, COPY)
 """Kinds of nodes that run on a device."""

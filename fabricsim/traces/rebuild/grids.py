@@ -1,11 +1,8 @@
 """How groups of ranks lie side by side, and what their names say of them."""
 
-from __future__ import annotations
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from fabricsim.traces.trace import ProcessGroup
+from fabricsim.traces.trace import ProcessGroup
 
 DATA_PARALLEL = frozenset({"dp", "data", "default", "ddp", "fsdp"})
 PIPELINE = frozenset({"pp", "pipeline"})

@@ -1,17 +1,13 @@
 """Who is in the groups of ranks that were not captured: those of a captured rank, moved along."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import shown
+from fabricsim.traces.rebuild.cast import Cast
 from fabricsim.traces.rebuild.grids import MODEL_PARALLEL, Grid, grid_of, is_data_parallel, words
-
-if TYPE_CHECKING:
-    from fabricsim.traces.rebuild.cast import Cast
-    from fabricsim.traces.trace import ProcessGroup, Recording
+from fabricsim.traces.trace import ProcessGroup, Recording
 
 
 class Team(NamedTuple):

@@ -3,23 +3,15 @@
 A kernel that was launched before the profiler began is captured without what its launch says: its group and its bytes.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
-from fabricsim.traces.trace import COMMUNICATION
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.rebuild.dependencies import Ordered
-    from fabricsim.traces.trace import Communication, Recording
+from fabricsim.traces.rebuild.dependencies import Ordered
+from fabricsim.traces.trace import COMMUNICATION, Communication, Recording
 
 
 def sizeless(what: Communication) -> bool:

@@ -4,28 +4,21 @@ A captured kernel of a collective lasts from when its rank was ready until all w
 is kept is which ranks take part and with how much; when each is ready, and how long it then takes, is the replay's.
 """
 
-from __future__ import annotations
-
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.groups import sized
+from fabricsim.traces.rebuild.cast import Cast
+from fabricsim.traces.rebuild.dependencies import Ordered
 from fabricsim.traces.rebuild.groups import GroupFinder, Team
 from fabricsim.traces.rebuild.leading import assumption, check_not_alone, leading, sizeless
-from fabricsim.traces.trace import COMMUNICATION
-from fabricsim.workload.program import Call, CallList
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from fabricsim.traces.rebuild.cast import Cast
-    from fabricsim.traces.rebuild.dependencies import Ordered
-    from fabricsim.traces.trace import Communication, Recording
-    from fabricsim.workload.program import CollectiveName
+from fabricsim.traces.trace import COMMUNICATION, Communication, Recording
+from fabricsim.workload.program import Call, CallList, CollectiveName
 
 MOST_CALLS = 2**22
 """Of a program; an all_to_all of which each pair of ranks moves another size has one for each pair."""

@@ -7,38 +7,26 @@
                         └────────────────────── delays ──────┘
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import shown
-from fabricsim.traces.rebuild.cast import assign
+from fabricsim.traces.rebuild.cast import Cast, assign
 from fabricsim.traces.rebuild.clocks import ENDS_TOGETHER, delays
 from fabricsim.traces.rebuild.communicators import in_turn, numbered
-from fabricsim.traces.rebuild.dependencies import delayed, order
-from fabricsim.traces.rebuild.matching import match
+from fabricsim.traces.rebuild.dependencies import Ordered, delayed, order
+from fabricsim.traces.rebuild.matching import Matched, match
 from fabricsim.traces.rebuild.sizes import resized
-from fabricsim.traces.rebuild.strand import TIMERS, strand
+from fabricsim.traces.rebuild.strand import TIMERS, Strand, strand
 from fabricsim.traces.rebuild.wildcards import settled
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, Recording, Trace
 from fabricsim.workload.acyclic import first_in_cycle
 from fabricsim.workload.program import COLUMNS, Program, assemble
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.rebuild.cast import Cast
-    from fabricsim.traces.rebuild.dependencies import Ordered
-    from fabricsim.traces.rebuild.matching import Matched
-    from fabricsim.traces.rebuild.strand import Strand
-    from fabricsim.traces.trace import Recording, Trace
 
 _SLOWEST = 1e-6  # of kernels, and how many times faster they may be
 _CALL = COLUMNS.index("call")
@@ -206,8 +194,7 @@ class _Weaver:
         rows[:, 0] = np.repeat(np.arange(len(self.strands)), [len(some.rows) for some in self.strands])
         edges = np.concatenate([some.edges + first for some, first in zip(self.strands, self.first, strict=True)])
         if not len(rows):
-            msg = "holds no operations; capture at least one iteration"
-            raise TraceError(self.trace.recordings[0].source, msg)
+            raise TraceError(self.trace.recordings[0].source, "holds no operations; capture at least one iteration")
         ops, successors = assemble(rows, np.concatenate([edges, self._in_turn(rows, edges)]))
         columns = ("first_successor", "successors", "predecessors")
         first, count, waiting = (ops[column].astype(np.int64) for column in columns)

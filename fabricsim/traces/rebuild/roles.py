@@ -5,19 +5,13 @@ groups do so with the same part of a layer; data-parallel ranks differ in their 
 one captured rank per host stands for those behind it, and the ranks of a whole host for those of the others.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from fabricsim.traces.rank_groups import shown
-from fabricsim.traces.rebuild.grids import PIPELINE, grid_of, is_data_parallel, words
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from fabricsim.traces.rebuild.grids import Grid
-    from fabricsim.traces.trace import Recording
+from fabricsim.traces.rebuild.grids import PIPELINE, Grid, grid_of, is_data_parallel, words
+from fabricsim.traces.trace import Recording
 
 _SHOWN = 4  # names and ranks that an assumption lists
 

@@ -1,17 +1,11 @@
 """Another size of all that a captured job sends: what a compressed gradient, or a batch twice as large, would move."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
-from fabricsim.traces.trace import MOST_SIZE
-
-if TYPE_CHECKING:
-    from fabricsim.traces.trace import Communication, Recording, Trace
+from fabricsim.traces.trace import MOST_SIZE, Communication, Recording, Trace
 
 
 def resized(trace: Trace, message_size: float) -> Trace:

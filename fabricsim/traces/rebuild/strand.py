@@ -9,28 +9,19 @@
     HOST, LAUNCH, WAIT     a HOST op, if it takes time
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabricsim.records import program as records
 from fabricsim.records.program import CLOCK_END, HOST_STREAM, MAIN_STREAM, NONE, OVERLAPPED_STREAM
 from fabricsim.traces.device_libraries import library_of
-from fabricsim.traces.rebuild.dependencies import DEVICE_KINDS
-from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, OPERATIONS, WAIT
+from fabricsim.traces.rebuild.dependencies import DEVICE_KINDS, Ordered
+from fabricsim.traces.rebuild.matching import RankCall
+from fabricsim.traces.trace import COMMUNICATION, COMPUTE, COPY, OPERATIONS, WAIT, Recording
 from fabricsim.workload.program import COLUMNS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from fabricsim.traces.rebuild.dependencies import Ordered
-    from fabricsim.traces.rebuild.matching import RankCall
-    from fabricsim.traces.trace import Recording
 
 TIMERS = ("kernels", "copies", "host", "launch", *OPERATIONS, records.UNMODELLED)
 """Under which the time of captured operations is booked; the last is that of kernels that communicate without NCCL."""

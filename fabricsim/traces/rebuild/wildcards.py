@@ -6,22 +6,16 @@ in which ranks sent it: the first message of each rank, in the order of ranks, t
 with one tag comes into question that is what ran; else it is an assumption.
 """
 
-from __future__ import annotations
-
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fabricsim.errors import TraceError
 from fabricsim.records.program import NONE
-from fabricsim.traces.trace import COMMUNICATION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from fabricsim.traces.trace import Communication, Recording, Trace
+from fabricsim.traces.trace import COMMUNICATION, Communication, Recording, Trace
 
 
 class _Message(NamedTuple):

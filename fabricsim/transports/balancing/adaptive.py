@@ -3,8 +3,6 @@
 Of all ports; DRILL (Ghorbani et al., SIGCOMM 2017) looks at some.
 """
 
-from __future__ import annotations
-
 from fabricsim.jit.compile import kernel
 from fabricsim.scenario.balancing import LoadBalancing
 

@@ -1,7 +1,5 @@
 """ECMP: the hash of a flow chooses among equally short ways (RFC 2992), so that all its packets take the same."""
 
-from __future__ import annotations
-
 from fabricsim.scenario.balancing import LoadBalancing
 
 

@@ -3,8 +3,6 @@
 The sender draws, not the switch: packets of one flowlet have one entropy.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

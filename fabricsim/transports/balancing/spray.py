@@ -1,7 +1,5 @@
 """Packet spraying: Dixit et al., "On the Impact of Packet Spraying in Data Center Networks", INFOCOM 2013."""
 
-from __future__ import annotations
-
 from fabricsim.jit.compile import kernel
 from fabricsim.scenario.balancing import Entropies, LoadBalancing
 

@@ -6,8 +6,6 @@ Slow start is that of New Reno. Not modelled: HyStart, the pause of the clock wh
 nothing to send (section 5.8) for less than the idle time of a restart, the undoing of spurious cuts (section 4.9), ECN.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 import numpy as np

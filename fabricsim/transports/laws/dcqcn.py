@@ -12,8 +12,6 @@ Timers are not events: `advance` makes up for what they would have done, in time
 anything reads or changes the rate. No timer runs before the first CNP. Rates bytes/s, times ps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 

@@ -11,8 +11,6 @@ ends slow start, the window is cut at the end of each observation window, marks 
 ACK raises it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 

@@ -3,8 +3,6 @@
 Its kernels are those of NDP, whose `ahead` says that receivers grant credits before packets come.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 

@@ -7,8 +7,6 @@ of one, the window stays within its bandwidth-delay product, and a packet may go
 packets, times ps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Annotated, ClassVar

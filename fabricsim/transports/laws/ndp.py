@@ -6,8 +6,6 @@ and sends another one for each PULL. The window is what it may still send, packe
 heard of. PULLs carry how many there were, so that one that is lost or overtaken is made up for by the next.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Annotated, ClassVar

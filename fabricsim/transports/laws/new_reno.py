@@ -5,8 +5,6 @@ a limit per ACK), not by the number of ACKs. A mark of congestion has no effect:
 negotiate ECN.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.jit.compile import kernel

@@ -1,7 +1,5 @@
 """No congestion control: neither window nor rate react."""
 
-from __future__ import annotations
-
 from fabricsim.jit.compile import kernel
 from fabricsim.scenario.congestion import Law
 

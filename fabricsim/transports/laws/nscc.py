@@ -5,8 +5,6 @@ Ultra Ethernet Specification 1.0, section 3.6; constants and order of steps as i
 uet-htsim. The window penalty that a receiver may ask for is not modelled. Windows in packets, times ps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Annotated, ClassVar

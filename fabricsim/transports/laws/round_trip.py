@@ -4,8 +4,6 @@ The clock has no granularity (G = 0). The caller leaves out packets that were se
 algorithm, section 3), unless their acknowledgements echo when they left.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.jit.compile import kernel

@@ -5,8 +5,6 @@ receiving host is not modelled, nor are the host's parts of the delay taken off.
 times ps, rates bytes/s.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar

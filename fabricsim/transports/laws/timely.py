@@ -5,8 +5,6 @@ per segment of 16 to 64 KB, so a transport sets how many packets its receivers a
 Rates bytes/s, times ps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ With ``p`` equal stages, ``m`` micro-batches, passes of ``t_f`` and ``t_b`` and 
 ``m (t_f + t_b)`` and a bubble of ``(p - 1) (t_f + t_b)``. Each stage stores the activations of all micro-batches.
 """
 
-from __future__ import annotations
-
 from fabricsim.scenario.schedule import Schedule, Step
 
 

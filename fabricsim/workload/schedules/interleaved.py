@@ -4,8 +4,6 @@ With ``v`` chunks per rank the bubble is ``(p - 1) (t_f + t_b) / v``. ``p`` micr
 same ones through the next chunk, and so on; backward from the last chunk to the first.
 """
 
-from __future__ import annotations
-
 
 def warm_up(stage: int, stages: int, chunks: int) -> int:
     """Forward passes of a stage before its first backward pass follows one, if there are so many.

@@ -5,8 +5,6 @@ With ``p`` equal stages, ``m`` micro-batches, passes of ``t_f`` and ``t_b`` and 
 With several chunks per stage it is `fabricsim.workload.schedules.interleaved`.
 """
 
-from __future__ import annotations
-
 from fabricsim.scenario.schedule import Schedule, Step
 from fabricsim.workload.schedules import interleaved
 

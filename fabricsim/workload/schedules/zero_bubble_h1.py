@@ -7,8 +7,6 @@ bubble is ``(p - 1) (t_f + t_b - t_w) - (m - 1) t_w``. Each stage stores activat
 ``i`` on stage ``i`` have only their weight pass left, which needs less (section 2.3: ``(p - i) M_B + i M_W``).
 """
 
-from __future__ import annotations
-
 from fabricsim.scenario.schedule import Schedule, Step
 from fabricsim.workload.schedules import one_forward_one_backward
 

@@ -1,7 +1,5 @@
 """Flows: messages in fluid transfer over the resources of their route."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

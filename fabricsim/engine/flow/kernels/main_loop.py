@@ -1,7 +1,5 @@
 """The flow engine's main loop: advances the compiled world to the next instant somebody must see."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.flow.kernels.flows import at_tick, finish, settle, start, tick_of

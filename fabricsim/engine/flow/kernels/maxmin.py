@@ -16,8 +16,6 @@ exact and touches only flows next to a change. Once no flow rises any more, reso
 nobody are left out: nothing else can happen on them. Tests compare it with a full progressive filling.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.jit.compile import kernel

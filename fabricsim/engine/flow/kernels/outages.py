@@ -1,7 +1,5 @@
 """What happens to flows in transfer if a resource changes, or their way does; `settle` then sets all rates anew."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.flow.kernels.flows import advance_flow, book

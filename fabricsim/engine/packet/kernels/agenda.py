@@ -6,8 +6,6 @@ passes of merging after a removal). Ports, which act at most once at a time: a l
 which costs less to look through than a heap to keep.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.fast.clock import hasten

@@ -1,7 +1,5 @@
 """What arrives at a switch in a window: listed, and where it goes next looked up."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.departure import drain_time

@@ -4,8 +4,6 @@ Shared buffers with dynamic thresholds (Choudhury and Hahne, IEEE/ACM ToN 1998),
 and InfiniBand credits per virtual lane.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.link import send_control

@@ -1,7 +1,5 @@
 """From the network back to programs: messages that were received become events."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.fast.order import merge_sorting

@@ -9,8 +9,6 @@ the window. Until then the node counts some bytes that have left, so that what l
 once all its ports have caught up.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.agenda import plan_departure

@@ -1,7 +1,5 @@
 """What a host has made, and how it gets onto the wire of its NIC: at once, or from `SCRATCH`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.departure import may_take, spend

@@ -1,7 +1,5 @@
 """Plain links: FIFO queues whose departures are known when a packet is given to them."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

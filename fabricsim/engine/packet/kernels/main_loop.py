@@ -1,7 +1,5 @@
 """The packet engine's main loop: programs and messages in time order, the network in windows between them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.delivery import BATCH_DONE, INBOX_BITS, hand_over, report_arrival

@@ -1,7 +1,5 @@
 """All tables of the packet engine's network, handed through the kernels as one pointer."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A host's NIC: takes packets from its flows in turn, and hands acknowledgements to the wire."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

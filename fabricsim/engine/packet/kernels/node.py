@@ -1,7 +1,5 @@
 """A node's part of a window: works off what arrives and what it has planned, in canonical order."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.agenda import plan, take_first

@@ -3,8 +3,6 @@
 Packets that do not fit are dropped or trimmed; `fabricsim.engine.packet.kernels.departure` says what leaves.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.agenda import plan_departure

@@ -1,7 +1,5 @@
 """A receiving host's pace of pulls (NDP, EQDS): flows in turn, one packet each, as fast as its link brings packets."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.agenda import plan

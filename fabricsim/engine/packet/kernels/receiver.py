@@ -1,7 +1,5 @@
 """The receiving half of a flow: keeps packets or not, acknowledges, and completes messages."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.agenda import plan

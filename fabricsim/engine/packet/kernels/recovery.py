@@ -4,8 +4,6 @@ Go-back-N keeps numbers only. Selective recovery keeps a scoreboard (RFC 6675): 
 from the oldest outstanding to the newest.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.jit.compile import inlined, kernel, rare

@@ -1,7 +1,5 @@
 """The sending half of a flow: what acknowledgements and timeouts do to it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.link import sample

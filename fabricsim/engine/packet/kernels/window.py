@@ -10,8 +10,6 @@ nodes are busy, which knows no sides. NICs of one host that share servers do inf
 they are run in turns, as their times come.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.net import prefetch

@@ -1,7 +1,5 @@
 """When each node has something to do next."""
 
-from __future__ import annotations
-
 from fabricsim.engine.program.queue import set_finish
 from fabricsim.jit.compile import inlined, kernel
 

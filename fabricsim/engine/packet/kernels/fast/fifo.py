@@ -4,8 +4,6 @@ A FIFO is any record with columns ``head``, ``tail`` (places of its first and la
 ``count``. An emptied one keeps its chunk and starts it anew, which keeps it in the cache.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.jit.compile import inlined, kernel

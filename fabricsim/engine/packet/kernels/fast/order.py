@@ -1,7 +1,5 @@
 """Sorting of what arrives at a switch in a window."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fabricsim.engine.packet.kernels.fast.simd import BLOCK, count_below

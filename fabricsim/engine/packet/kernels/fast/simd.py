@@ -1,7 +1,5 @@
 """Comparisons of several numbers at once, without a branch that could be foreseen wrongly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
