@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from fabricsim import provenance
 from fabricsim.errors import FabricsimError, InputError
 from fabricsim.files.atomic import whole
-from fabricsim.results.jobs import of_job
-from fabricsim.results.summary import bus_factor, summarise, summarise_job
+from fabricsim.results.summary import bus_factor, summarise
 from fabricsim.results.traffic import summarise_traffic
 from fabricsim.run import bench, pipeline, traffic
 from fabricsim.run.bill import per_gpu
@@ -197,7 +196,7 @@ def _replay(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object]
 def _of_iteration(result: Result, task: Task, name: str) -> tuple[Row, object]:
     _keep(result, task, name)
     summary = summarise(result)
-    return {**_of_job(summary), **_of_longest(result)}, {**summary, "wall_seconds": None}
+    return _of_job(summary), {**summary, "wall_seconds": None}
 
 
 def _traffic(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object]:
@@ -325,18 +324,6 @@ def _of_job(summary: Summary) -> Row:
         "hottest_link": links[0]["name"] if links else None,
         "hottest_link_utilisation": links[0]["utilisation"] if links else None,
     }
-
-
-def _of_longest(result: Result) -> Row:
-    """If jobs begin later than the run, say the same of the one that takes longest, from its own start.
-
-    Ranks and links are those of all jobs.
-    """
-    if not any(job.start for job in result.jobs):
-        return {}
-    longest = max(result.jobs, key=lambda job: job.end - job.start)
-    row = _of_job(summarise_job(of_job(result, longest)))
-    return {key: value for key, value in row.items() if not key.startswith(("ranks", "hottest_link"))}
 
 
 def _of_traffic(summary: TrafficSummary) -> Row:
