@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 HEADLINES = ("iteration_time_s", "makespan_s", "time_s")
 """What is drawn and ranked if nothing else is asked for: the first of these that there is."""
 _COSTS = {"network_cost_per_gpu_usd": "US$/GPU", "network_power_per_gpu_w": "W/GPU"}
+_REMARK = "price_remark"
 _RATE = "tokens_per_s"
 _HEADS = {
     **_COSTS,
@@ -69,7 +70,7 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
         ranking = _RATE if _differ_in_tokens(done) else headline(done)
         done = sorted(done, key=lambda row: -row[ranking] if ranking == _RATE else row[ranking])
         differing = [key for key in varied if len({_told(row[key]) for row in done}) > 1] or varied
-        told = [key for key in _SHOWN if key not in differing and done[0].get(key) is not None]
+        told = [key for key in _SHOWN if key not in differing and any(row.get(key) is not None for row in done)]
         shown = [key for key in told if key != _RATE or ranking == _RATE]
         heads = {**_short(differing), **{key: _HEADS.get(key, key) for key in shown}}
         spared = [heads[key] for key in _SPARED if key in shown and key != ranking]
@@ -77,14 +78,21 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
         said.append(_table(title, done[:_MOST_ROWS], heads, differing, spared))
         if len(done) > _MOST_ROWS:
             said.append(f"and {len(done) - _MOST_ROWS:,} more, in the index")
-    failed: dict[str, list[str]] = {}
-    for row in (row for row in rows if row["status"] == "failed"):
-        failed.setdefault(row["error"], []).append(", ".join(f"{key} = {_told(row[key])}" for key in varied))
-    for error, places in list(failed.items())[:_FEW]:
-        said.append(f"failed: {places[0]}{f' and {len(places) - 1:,} more' * (len(places) > 1)}: {error}")
-    if len(failed) > _FEW:
-        said.append(f"and {len(failed) - _FEW:,} more errors, in the index")
-    return said
+    said += _grouped([row for row in rows if row["status"] == "failed"], varied, "error", "failed")
+    return said + _grouped([row for row in done if row.get(_REMARK)], varied, _REMARK, "no price")
+
+
+def _grouped(rows: Rows, varied: Sequence[str], key: str, what: str) -> list[RenderableType]:
+    """Tell the first errors or remarks, which are under `key`, each once with the first of its runs."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row[key], []).append(", ".join(f"{key} = {_told(row[key])}" for key in varied))
+    said: list[RenderableType] = [
+        f"{what}: {places[0]}{f' and {len(places) - 1:,} more' * (len(places) > 1)}: {told}"
+        for told, places in list(found.items())[:_FEW]
+    ]
+    more = "errors" if key == "error" else "remarks"
+    return [*said, *([f"and {len(found) - _FEW:,} more {more}, in the index"] if len(found) > _FEW else [])]
 
 
 def _differ_in_tokens(done: Rows) -> bool:
@@ -313,6 +321,9 @@ def _problem(done: Rows, picture: Mapping[str, Any]) -> str:
             hint = did_you_mean(column, done[0], "columns are " + ", ".join(done[0]))
             return f"{key}: the index has no column {column!r}; {hint}"
         values = [row[column] for row in done if row[column] is not None] if column is not None else []
+        if column is not None and not values:
+            why = f": {done[0][_REMARK]}" if column in _COSTS and _REMARK in done[0] else ""
+            return f"{key}: no run has a value of {column!r}{why}"
         if key in _NUMBERS[picture["kind"]] and (words := [value for value in values if number(value) is None]):
             return f"{key}: {column!r} has {words[0]!r}, which is no number; name another one"
     return ""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 COST, POWER = "network_cost_per_gpu_usd", "network_power_per_gpu_w"
 """Columns of an index."""
+REMARK = "price_remark"
+"""Column that says why there is no price."""
 
 
 def wired(scenario: Scenario) -> tuple[Network, Wires]:

@@ -19,7 +19,7 @@ from fabricsim.files.atomic import whole
 from fabricsim.results.summary import bus_factor, summarise
 from fabricsim.results.traffic import summarise_traffic
 from fabricsim.run import bench, pipeline, traffic
-from fabricsim.run.bill import per_gpu
+from fabricsim.run.bill import COST, POWER, REMARK, per_gpu
 from fabricsim.run.sweeps.workers import results
 from fabricsim.run.verbs import bench as time_collective
 from fabricsim.run.verbs import traffic as send
@@ -92,15 +92,24 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
     if known is not None and (known["status"] == "failed" or not task.keep or _is_kept(task, name)):
         return known, True
     try:
-        costs = per_gpu(loaded.scenario, read_prices(task.prices)) if task.prices else {}
         results, summary = _KINDS[task.kind](task, loaded, name)
     except _UnkeptError as error:
         return {"run": name, "status": "failed", "results": {}, "error": str(error)}, False  # to be made once more
     except FabricsimError as error:
         return _failed(task, name, error), False
-    outcome: SweptRun = {"run": name, "status": "done", "results": {**results, **costs}, "error": ""}
+    outcome: SweptRun = {"run": name, "status": "done", "results": {**results, **_costs(task, loaded)}, "error": ""}
     kept = {_KEPT: _sha256(_result(task, name))} if task.keep else {}
     return _written(task, outcome, {**kept, "resolved": loaded.resolved, "summary": summary}), False
+
+
+def _costs(task: Task, loaded: LoadedScenario) -> Row:
+    """Price the network of a run; if that cannot be done, prices are absent, and the remark says why."""
+    if not task.prices:
+        return {}
+    try:
+        return {**per_gpu(loaded.scenario, read_prices(task.prices))}
+    except FabricsimError as error:
+        return {COST: None, POWER: None, REMARK: str(error)}
 
 
 def carried_out(

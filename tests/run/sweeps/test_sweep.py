@@ -372,6 +372,20 @@ def test_starts_of_jobs_are_no_part_of_their_iterations(tmp_path: Path) -> None:
         assert row["ranks"] == "4"
 
 
+def test_a_run_without_a_price_counts_and_says_why(tmp_path: Path) -> None:
+    """The list has switches of 200 Gb/s, and none of 123."""
+    grid = {"fabric.link_rate": ["123Gbps", "200Gbps"]}
+    study = {"scenario": "gpt2-medium-dp", "settings": SMALL, "grid": grid, "prices": "list-400g"}
+    unpriced, priced = run(tmp_path, study).rows
+
+    assert (unpriced["status"], priced["status"]) == ("done", "done")
+    assert unpriced["iteration_time_s"] > 0
+    assert unpriced["network_cost_per_gpu_usd"] is None
+    assert "has no price of switch of 2 x 123 Gb/s" in unpriced["price_remark"]
+    assert priced["network_cost_per_gpu_usd"] > 0
+    assert priced["price_remark"] is None
+
+
 def test_the_name_of_a_scenario_is_no_sweep() -> None:
     with pytest.raises(InputError, match=r"gpt2-medium-dp: there is no such file; name the TOML file of a sweep"):
         sweep.read("gpt2-medium-dp")
