@@ -55,7 +55,7 @@ def points(sweep: SweptScenario) -> list[dict[str, Any]]:
     keys = [*grid, *dict.fromkeys(key for point in (*listed, *drawn[:1]) for key in point)]
     if len(keys) > len(set(keys)) or (drawn[0].keys() & {key for point in listed for key in point}):
         twice = next((key for key in keys if keys.count(key) > 1), keys[-1])
-        raise InputError(f"{twice} is varied twice; leave it in one of [grid], [[points]] and [sample]")
+        raise InputError(f"{twice}: is varied twice; leave it in one of [grid], [[points]] and [sample]")
     every = [
         {**dict(zip(grid, values, strict=True)), **point, **sample}
         for point in listed
@@ -161,7 +161,7 @@ def _drawn(sample: Sample) -> list[dict[str, Any]]:
     """Draw points, one in each of ``count`` strata of every key, whose order is random and of each key its own."""
     columns = {key: _column(f"sample.keys.{key}", value, sample, key) for key, value in flat(sample.keys).items()}
     if not columns:
-        raise InputError("sample.keys is empty; give it keys with ranges or lists")
+        raise InputError("sample.keys: is empty; give it keys with ranges or lists")
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from fabricsim import provenance
-from fabricsim.errors import FabricsimError, InputError
+from fabricsim.errors import FabricsimError, InputError, ScenarioError
 from fabricsim.files.atomic import whole
 from fabricsim.results.summary import bus_factor, summarise
 from fabricsim.results.traffic import summarise_traffic
 from fabricsim.run import bench, pipeline, traffic
 from fabricsim.run.bill import COST, POWER, REMARK, per_gpu
 from fabricsim.run.sweeps.workers import results
+from fabricsim.run.sweeps.written import in_file
 from fabricsim.run.verbs import bench as time_collective
 from fabricsim.run.verbs import traffic as send
 from fabricsim.scenario import library
@@ -54,6 +55,7 @@ class Task(NamedTuple):
     `number`: of its point, from 0. `kind`: ``job``, ``traffic``, ``bench`` or ``replay``. `scenario`: a file, a
     name, or tables. `settings`: laid over it, by their keys. `options`: of the kind. `folder`: of the files.
     `keep`: whether to write the result as HDF5, too. `prices`: list by which the network is priced, if any.
+    `places`: where settings are written, by key.
     """
 
     number: int
@@ -64,6 +66,7 @@ class Task(NamedTuple):
     folder: Path
     keep: bool = False
     prices: str = ""
+    places: Mapping[str, str] | None = None
 
 
 class SweptRun(TypedDict):
@@ -183,6 +186,14 @@ def _file_digest(text: str) -> str:
 
 
 def _load(task: Task) -> LoadedScenario:
+    """Load the scenario of a run. Raises ScenarioError, which says of settings where the sweep has them."""
+    try:
+        return _laid(task)
+    except ScenarioError as error:
+        raise ScenarioError([in_file(mistake, task.places or {}) for mistake in error.mistakes]) from error
+
+
+def _laid(task: Task) -> LoadedScenario:
     given = settings(task.settings)
     if task.kind == "replay":
         ranks = _rebuilt(task).program.ranks

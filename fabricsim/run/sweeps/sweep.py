@@ -20,13 +20,14 @@ from fabricsim.errors import InputError
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
 from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out, read_run, texts_in
+from fabricsim.run.sweeps.written import places, placing, sections
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.load import load
 from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.source import exists, parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.swept import ReplayedTrace, SentTraffic, SweptScenario, TimedCollective
-from fabricsim.scenario.tree import build
+from fabricsim.scenario.tree import TreeNode, build
 from fabricsim.scenario.validated import validated
 
 if TYPE_CHECKING:
@@ -70,12 +71,14 @@ class Sweep:
     """A sweep as its file describes it.
 
     `written`: the file. `folder`: that scenarios and traces lie in. `points`: what is varied, and its values.
+    `tree`: the file, with the places of its keys.
     """
 
     name: str
     written: SweptScenario
     folder: Path
     points: tuple[dict[str, Any], ...]
+    tree: TreeNode
 
     @property
     def kind(self) -> str:
@@ -100,7 +103,9 @@ class Sweep:
             }
             scenario = self.beside(str(point.get("scenario", self.written.scenario)))
             more = self.written.keep_results, self.beside(self.written.prices or "")
-            yield Task(number, kind, scenario, {**fixed, **rest}, asked, output, *more)
+            laid = {**fixed, **rest}
+            where = places(self.tree, laid, number * len(self.written.points) // len(self.points))
+            yield Task(number, kind, scenario, laid, asked, output, *more, where)
 
     def _is_option(self, key: str) -> bool:
         """Whether a key is an option of what is done, not of the scenario."""
@@ -158,16 +163,20 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
         tree, folder, name = parse(read_text(path), str(study)), path.parent, path.stem
     written = validated(tree, SweptScenario, "the sweep")
     if settings:
+        laid = {key: TreeNode(value, "--set") for key, value in settings.items()}
+        below = tree.table("settings")
+        tree = tree.laid({"settings": TreeNode({**laid, **(below.value if below else {})})})
         written = written.model_copy(update={"settings": {**flat(written.settings), **settings}})
     if len(given := [kind for kind in _KINDS if getattr(written, kind) is not None]) > 1:
         msg = (
             f"{study if not isinstance(study, Mapping) else name}: has {' and '.join(given)}; a sweep does one of them"
         )
         raise InputError(msg)
-    sweep = Sweep(written.name or name, written, folder, tuple(points(written)))
-    _check_options(sweep)
-    if written.prices:
-        read_prices(sweep.beside(written.prices))  # a mistake in it is no matter of single runs
+    with placing(tree, ["", *sections(len(written.points))]):
+        sweep = Sweep(written.name or name, written, folder, tuple(points(written)), tree)
+        _check_options(sweep)
+        if written.prices:
+            read_prices(sweep.beside(written.prices))  # a mistake in it is no matter of single runs
     return sweep
 
 

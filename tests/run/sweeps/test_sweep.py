@@ -386,6 +386,50 @@ def test_a_run_without_a_price_counts_and_says_why(tmp_path: Path) -> None:
     assert priced["price_remark"] is None
 
 
+WRITTEN = """scenario = "gpt2-medium-dp"
+[settings]
+cluster.hosts = 2
+job.parallelism.data = 2
+job.global_batch = 9
+[grid]
+"fabric.link_rate" = ["100Gbs", "200Gbps"]
+[[points]]
+job.micro_batch = 3
+[[points]]
+job.micro_bach = 4
+"""
+
+
+def test_mistakes_of_runs_name_the_line_of_the_sweep(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(WRITTEN, encoding="utf-8")
+    swept = sweep.read(file, {"cluster.hosts": "two"})
+    rows = sweep.run(swept, tmp_path).rows
+
+    assert f"{file}:7: fabric.link_rate: unit 'Gbs'" in rows[0]["error"]
+    assert "--set: cluster.hosts: " in rows[0]["error"]
+    assert f"{file}:11: job.micro_bach: unknown key" in rows[2]["error"]
+    (row, *_) = sweep.run(sweep.read(file), tmp_path).rows[1:]
+    assert f"{file}:5: job.global_batch: 9 is no multiple" in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("a = { from = 1, to = 2, stepp = 1 }", "study.toml:3: grid.a.stepp: unknown key"),
+        ('"a.b" = [1, 1]', "study.toml:3: grid.a.b[1]: 1 is there already"),
+        ("a = [1]\n[[points]]\na = 1", "study.toml:3: a: is varied twice"),
+        ("", "study.toml: nothing is varied"),
+    ],
+)
+def test_mistakes_of_a_sweep_name_its_file_and_line(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "study.toml").write_text(f'scenario = "ideal-16"\n[grid]\n{line}\n', encoding="utf-8")
+
+    with pytest.raises(InputError) as raised:
+        sweep.read(tmp_path / "study.toml")
+    assert said in str(raised.value)
+
+
 def test_the_name_of_a_scenario_is_no_sweep() -> None:
     with pytest.raises(InputError, match=r"gpt2-medium-dp: there is no such file; name the TOML file of a sweep"):
         sweep.read("gpt2-medium-dp")
