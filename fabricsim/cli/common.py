@@ -60,7 +60,22 @@ ScenarioArgument = Annotated[
         autocompletion=names_of("scenarios"),
     ),
 ]
-SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SETTINGS_HELP)]
+
+
+def _each_key_once(settings: list[str] | None) -> list[str] | None:
+    """Give settings as they are. Raises InputError if two of them have one key, of which the first had no effect."""
+    first: dict[str, str] = {}
+    for text in settings or ():
+        key = text.partition("=")[0].strip()
+        if key in first:
+            raise InputError(f"--set {first[key]} and --set {text} both say what {key} is; take one of them out")
+        first[key] = text
+    return settings
+
+
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SETTINGS_HELP, callback=_each_key_once)
+]
 UncertaintyOption = Annotated[
     int | None,
     typer.Option(
