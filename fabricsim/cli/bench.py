@@ -59,6 +59,8 @@ def bench(  # noqa: PLR0913  one parameter per option
     from fabricsim.run import benchtable  # noqa: PLC0415  as above
     from fabricsim.run.bench import TESTS  # noqa: PLC0415  as above
 
+    form = ("JSON", ".json") if as_json else ("a log of nccl-tests, or as JSON with --json", ".txt")
+    common.check_ending(output, f"the table is written as {form[0]}", form[1])
     common.check_output_file(output, scenario, cluster, transport, collectives, against)
     benchtable.check_test(test)
     parts: common.Options = {"cluster": cluster, "transport": transport, "collectives": collectives}

@@ -80,6 +80,7 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     gpu: GpuOption = None,
     iteration: IterationOption = None,
     output: PresetOption = None,
+    force: common.ForceOption = False,
     hold_out: HoldOutOption = None,
     halves: HalvesOption = None,
     test: TestOption = None,
@@ -96,9 +97,7 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     """
     from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
 
-    if output is not None:
-        preset.check_target(output)
-    common.check_output_file(output, *map(Path, logs), cluster, transport, gpu, collectives)
+    _check_target(output, *map(Path, logs), cluster, transport, gpu, collectives, force=force)
     given: dict[str, object] = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
     given |= {"halves": halves is not None, "test": test, "collectives": collectives}
     unused = [f"--{option}" for option, value in given.items() if value]
@@ -129,6 +128,18 @@ def calibrate(  # noqa: PLR0913  one parameter per option
         preset.write(output, _BASE, chosen, transport, found)
         for written in (output, *_draw(found, output)):
             common.note(f"wrote {written}")
+
+
+def _check_target(output: Path | None, *inputs: str | Path | None, force: bool) -> None:
+    """Refuse a file that is none of a preset, that is read, or that is there already, without ``--force``."""
+    from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
+
+    if output is not None:
+        preset.check_target(output)
+        common.check_output_file(output, *inputs)
+        common.check_free([output], force=force)
+    elif force:
+        raise InputError("--force has no effect without -o, which names the preset to replace; give both, or neither")
 
 
 def _tables(logs: Sequence[str], test: str | None, smallest: str, largest: str) -> list[Measurement]:

@@ -82,6 +82,7 @@ UncertaintyOption = Annotated[
         metavar="N", min=10, max=100_000, help="Interval of the iteration by N runs whose parameters are drawn."
     ),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 FolderOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write the pictures into this folder.")
@@ -158,7 +159,7 @@ LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Load of poi
 SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")]
 
 
-_ENDINGS = {".h5", ".html", ".json", ".pb", ".pdf", ".pftrace", ".png", ".svg", ".txt"}
+_ENDINGS = {".h5", ".html", ".json", ".pb", ".pdf", ".pftrace", ".png", ".svg", ".toml", ".txt"}
 
 
 def check_ending(file: Path | None, what: str, ending: str) -> Path | None:
@@ -410,6 +411,15 @@ def check_output_file(file: Path | None, *inputs: str | Path | None) -> None:
         problem = "is what is read, and would be lost; name another file"
     if problem:
         raise InputError(f"-o {file}: {problem}")
+
+
+def check_free(files: Iterable[Path], *, force: bool) -> None:
+    """Refuse to replace files that users edit, if they are there, without ``--force``."""
+    there = next((file for file in files if file.exists() or file.is_symlink()), None)
+    if there is not None and not force:
+        raise InputError(f"-o: {there} is there already; add --force to replace it, or name another place")
+    if there is not None and not there.is_file():
+        raise InputError(f"-o: {there} is not a regular file; name another place")
 
 
 def check_output_files(folder: Path | None, names: Iterable[str], *inputs: str | Path | None) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fabricsim.cli.common import check_ending, check_output_file, check_output_folder, note, output_folder
+from fabricsim.errors import InputError
 
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file of fabricsim run or replay.")]
 ResultsArgument = Annotated[list[Path], typer.Argument(metavar="RESULT...", help="HDF5 files that fabricsim wrote.")]
@@ -49,6 +50,10 @@ def timeline(
         write_timeline(read(result), output)
         note(f"wrote {output}")
         return
+    if output.suffix.lower() in {".json", ".gz"} and not output.is_dir():
+        folder = output.name.partition(".")[0] or "ranks"
+        msg = f"-o {output}: is called like a file, and --per-rank writes one for each rank into a folder"
+        raise InputError(f"{msg}; name it {output.with_name(folder)}")
     check_output_folder(output)
     files = write_timelines(read(result), output_folder(output))
     note(f"wrote {files} files into {output}")
