@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+    from numpy.typing import NDArray
     from rich.console import RenderableType
 
     Rows = Sequence[Mapping[str, Any]]
@@ -58,6 +60,8 @@ _MOST_LABELS = 24
 _BESIDE = 1.0  # inches of a picture beside its axis of x
 _TURNED = 0.2  # inches between names that are turned
 _MANY = 20.0  # a range of more than this factor gets logarithmic colours
+_MOST_FIGURES = 100  # cells of a heat map that are told
+_DARK = 0.5  # share of white below which letters are white
 _FEW = 5  # errors that are told
 _NEAR = 0.05  # of the best layout
 
@@ -450,7 +454,21 @@ def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
             for label in axes.get_xticklabels():
                 label.set_horizontalalignment("right")
     axes.set(xlabel=str(axis_name(x)), ylabel=str(axis_name(y)), title=name)
+    _write_figures(axes, image, grid)
     return figure
+
+
+def _write_figures(axes: Axes, image: AxesImage, grid: NDArray[np.float64]) -> None:
+    """Write the figure of each cell into it, if they are few and there is room."""
+    told = {(line, column): f"{each:.3g}" for (line, column), each in np.ndenumerate(grid) if np.isfinite(each)}
+    wide = axes.get_figure().get_figwidth() - 2 * _BESIDE  # type: ignore[union-attr]  # it has one
+    longest = max(map(len, told.values())) + 1
+    if grid.size > _MOST_FIGURES or longest * style.LETTER * grid.shape[1] > wide:
+        return
+    for (line, column), text in told.items():
+        red, green, blue, _ = image.cmap(image.norm(grid[line, column]))
+        dark = 0.3 * red + 0.6 * green + 0.1 * blue < _DARK
+        axes.text(column, line, text, ha="center", va="center", fontsize=6, color="white" if dark else "black")
 
 
 @style.picture
@@ -468,7 +486,8 @@ def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
         for row in done
         if row[x] is not None and row[y] is not None
     ]
-    figure = frontier(points, str(across), str(up), name, more=(across.more_is_better, up.more_is_better))
+    more, groups = (across.more_is_better, up.more_is_better), axis_name(by).name if by else None
+    figure = frontier(points, str(across), str(up), name, more=more, groups=groups)
     _name_values(figure.axes[0].xaxis, done, x)
     _name_values(figure.axes[0].yaxis, done, y)
     return figure
