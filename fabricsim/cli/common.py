@@ -225,11 +225,12 @@ def on_paper(command: Callable[..., None], *, always: bool = False) -> Callable[
 
 def show(*renderables: RenderableType) -> None:
     """Print tables and text to standard output; a string as it is, since it may hold what users wrote."""
-    from rich.console import Console  # noqa: PLC0415  slow to import; not needed for --help and --json
-    from rich.text import Text  # noqa: PLC0415  as above
+    from rich.text import Text  # noqa: PLC0415  slow to import; not needed for --help and --json
+
+    from fabricsim.report.console import ReportConsole  # noqa: PLC0415  as above
 
     # without emoji, names of files such as "host:on:1" stay as they are
-    console = Console(width=columns(), highlight=False, soft_wrap=False, emoji=False)
+    console = ReportConsole(width=columns(), highlight=False, soft_wrap=False, emoji=False)
     for renderable in renderables:
         console.print(_Plain(Text(renderable) if isinstance(renderable, str) else renderable))
 

@@ -11,6 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fabricsim.report.console import held
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -129,4 +131,4 @@ def _length(cell: RenderableType) -> int:
 
 
 def _longest_word(cell: RenderableType) -> int:
-    return max(map(cell_len, Text.from_markup(str(cell)).plain.split()), default=0)
+    return max(map(cell_len, held(Text.from_markup(str(cell)).plain).split()), default=0)

@@ -8,10 +8,10 @@ from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, TypeGuard
 
-from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from fabricsim.report.console import ReportConsole
 from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_percent
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def to_text(found: Validation, width: int = 120) -> str:
     """Table, findings and parameters as plain text of at most `width` columns, as far as words allow."""
     text = StringIO()
-    console = Console(file=text, width=width, force_terminal=False, color_system=None, legacy_windows=False)
+    console = ReportConsole(file=text, width=width, force_terminal=False, color_system=None, legacy_windows=False)
     console.print(Text(f"validate {found.study}"), table(found), "", sep="\n")
     text.write(_wrapped("sources", [f"[{number}] {said}" for number, said in enumerate(found.sources(), 1)], width))
     sections: dict[str, Mapping[str, object]] = {

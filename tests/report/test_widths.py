@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from fabricsim.cli.common import show
 from fabricsim.report.bench_text import bench_text
+from fabricsim.report.console import ReportConsole
 from fabricsim.report.inspection_text import inspection_text
 from fabricsim.report.swept import searched_text, swept_text
 from fabricsim.report.tables import FittedTable
@@ -162,6 +164,21 @@ def test_no_figure_of_a_sweep_is_cut_and_columns_that_are_left_out_are_named(wid
     assert text.count("24.77 s") == 2
     assert "rail-optimised" in text
     assert max(map(len, text.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", range(19, 60))
+def test_no_line_ends_between_a_number_and_its_unit(width: int) -> None:
+    said = "compute 75.2 %, bubble 0.0 % of 413.1 ms; 1.5 GB/s (3 %), 8 ranks of 2 Gb/s"
+    table = FittedTable("A", [], words=["B"])
+    table.add("12.5 us", said)
+    console = ReportConsole(width=width, no_color=True, highlight=False)
+    with console.capture() as capture:
+        console.print(Text(said, style="bold"), said, Group(Text(said)), table, sep="\n")
+    text = capture.get()
+
+    assert not re.search(r"\d *\n *(%|ms|us|GB/s|Gb/s)", text)
+    assert words(text) == words(printed(Group(said, table), WIDE))
+    assert all(len(line) <= width for line in text.splitlines())
 
 
 def test_a_bill_says_why_a_piece_costs_nothing() -> None:
