@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, TypeGuard
@@ -80,7 +81,8 @@ def _nested(cases: Mapping[str, Mapping[str, object]]) -> Table:
 
 
 def _figure(value: float) -> str:
-    return f"{float(value):.4g}"
+    """Write four digits, or as many as stand before the point, without powers of ten."""
+    return f"{float(value):,.0f}" if abs(value) >= 1e4 else f"{Decimal(f'{float(value):.4g}'):f}"  # noqa: PLR2004  four digits
 
 
 def _shown(value: object) -> str:
