@@ -90,7 +90,9 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     settings: common.SettingsOption = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Fit latency, bandwidth and host costs of a transport to measured tables, and write it as a preset.
+    """Fit a transport to measured tables.
+
+    Its latency, bandwidth and host costs are written as a preset.
 
     Of traces it takes the times of kernels, and writes them as a preset of a GPU. With --iteration it finds the speed
     of GPUs with which a job takes the measured time.

@@ -67,7 +67,10 @@ def convert(  # noqa: PLR0913  one parameter per option
     ranks_per_host: common.RanksPerHostOption = None,
     settings: common.SettingsOption = None,
 ) -> None:
-    """Write a workload or a trace in another form, such as Chakra for ASTRA-sim or GOAL for LogGOPSim."""
+    """Write a workload or a trace in another form.
+
+    These are Chakra for ASTRA-sim and GOAL for LogGOPSim.
+    """
     if Path(inputs[0]).suffix in {".yml", ".yaml"}:
         unused = {"--to": to, "--lower": lower, "--algorithm": algorithm, "--form": form, "--only": only}
         sizes = {"--ranks": ranks, "--ranks-per-host": ranks_per_host}

@@ -22,7 +22,10 @@ TraceOption = Annotated[
 
 
 def report(results: ResultsArgument, *, output: PageOption) -> None:
-    """Write the report of a result as one HTML page; of several jobs, what makes them differ."""
+    """Write the report of a result as one HTML page.
+
+    Of several jobs it says what makes them differ.
+    """
     from fabricsim.report.page.writer import write_page  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
 
@@ -40,7 +43,10 @@ def timeline(
         bool, typer.Option("--per-rank", help="Write a file for each rank, as PyTorch's profiler does.")
     ] = False,
 ) -> None:
-    """Write the timeline of a result for Perfetto, chrome://tracing or HTA, as PyTorch's profiler writes its own."""
+    """Write the timeline of a result as PyTorch's profiler does.
+
+    It is for Perfetto, chrome://tracing or HTA.
+    """
     from fabricsim.report.trace_events.writer import write_timeline, write_timelines  # noqa: PLC0415  quick --help
     from fabricsim.results.hdf5 import read  # noqa: PLC0415  as above
 

@@ -153,7 +153,9 @@ def compare(  # noqa: PLR0913  one parameter per option
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Simulations at the same time.")] = 1,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Run what differs in some settings side by side: each scenario with all fabrics, transports, engines and values.
+    """Run what differs in some settings side by side.
+
+    That is each scenario with all fabrics, transports, engines and values.
 
     --set key=a,b,c gives a setting several values. A trace is replayed on the fabrics of --fabric.
     """
