@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +35,9 @@ from fabricsim.scenario.tree import TreeNode, build, leaves, plain, where
 
 _DICT = "the dict"  # in the place of a file
 _OF_JOBS = frozenset({"job", "jobs", "traffic"})  # keys that a fabric without a job has no use for
+_OF_ONE = re.compile(r"^jobs\.[^.]+\.")
+_INCOMPLETE = ("missing", "union_tag_not_found", "default_factory_not_called")
+"""What pydantic says of a table that lacks keys."""
 _PARTS = re.compile(r'"([^"]*)"|([^.\[\]]+)')  # of a dotted key; one that holds a point stands in quotes
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings by their keys, such as ``{"cluster.hosts": 4}``, or texts as ``--set`` takes them."""
@@ -259,15 +262,38 @@ def _checked(root: TreeNode, includer: Includer) -> tuple[Scenario, TreeNode]:
         raise ScenarioError(lacking)
     tables = _tables(root)
     try:
-        scenario = Scenario.model_validate(tables)
+        scenario = _validated(tables)
     except ValidationError as error:
         view = cast("Scenario", Partial(Scenario, tables, includer.broken))
         mistakes += _placed([*explain(error, Scenario, includer.broken), *problems(view)], root)
     except ScenarioError as error:  # the tables are good, but do not fit together
         mistakes += _placed(error.mistakes, root)
     if mistakes:
-        raise ScenarioError(mistakes)
+        raise ScenarioError(_said_once(mistakes) if tables.get("jobs") else mistakes)
     return scenario, root
+
+
+def _validated(tables: Mapping[str, Any]) -> Scenario:
+    """Validate tables; without the job that several are laid over, if all that is wrong is what it lacks."""
+    try:
+        return Scenario.model_validate(tables)
+    except ValidationError as error:
+        wrong = {(detail["loc"][0], detail["type"]) for detail in error.errors(include_url=False)}
+        if not tables.get("jobs") or not wrong <= {("job", kind) for kind in _INCOMPLETE}:
+            raise
+    return Scenario.model_validate({key: table for key, table in tables.items() if key != "job"})
+
+
+def _said_once(mistakes: Sequence[Mistake]) -> list[Mistake]:
+    """Leave out what the job lacks that several are laid over, and what each of them has wrong from there."""
+    base = [mistake for mistake in mistakes if mistake.key.startswith("job.")]
+    lacking = [mistake for mistake in base if mistake.problem == "is missing"]
+    own = [replace(mistake, key=_OF_ONE.sub("job.", mistake.key)) for mistake in mistakes]
+    return [
+        mistake
+        for mistake, alike in zip(mistakes, own, strict=True)
+        if mistake not in lacking and (mistake == alike or alike not in base)
+    ]
 
 
 def _lacking(needed: object, known: Mapping[str, str]) -> Iterator[Mistake]:
