@@ -257,6 +257,7 @@ def published_text(rows: Rows) -> list[RenderableType]:
 _WITHIN, _UNFIT = "within the gap of ", "that do not fit together"
 _REASONS = {
     "needs ": "that do not fit into memory",
+    "has no price": "whose network has no price",
     "costs ": "over what networks may cost or draw",
     _WITHIN: "whose bound is within the gap",
     "its turn did not come": "whose turn did not come",
