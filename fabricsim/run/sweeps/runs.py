@@ -18,7 +18,7 @@ from fabricsim.errors import FabricsimError, InputError, ScenarioError
 from fabricsim.files.atomic import whole
 from fabricsim.results.summary import bus_factor, summarise
 from fabricsim.results.traffic import summarise_traffic
-from fabricsim.run import bench, pipeline, traffic
+from fabricsim.run import bench, pipeline
 from fabricsim.run.bill import COST, POWER, REMARK, per_gpu
 from fabricsim.run.sweeps.workers import results
 from fabricsim.run.sweeps.written import in_file
@@ -26,9 +26,11 @@ from fabricsim.run.verbs import bench as time_collective
 from fabricsim.run.verbs import traffic as send
 from fabricsim.scenario import library
 from fabricsim.scenario.prices import read_prices
+from fabricsim.scenario.suggest import show
 from fabricsim.scenario.toml_text import settings
 from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import rebuild
+from fabricsim.units import BYTES, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -227,10 +229,19 @@ def _traffic(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object
     return _of_traffic(summary), {**summary, "wall_seconds": None}
 
 
+def buffer_size(given: object) -> int:
+    """Read the size of a buffer, bytes. Raises InputError if it is none."""
+    try:
+        size = int(parse(str(given), BYTES))
+    except ValueError as error:
+        raise InputError(f"bench.size: {error}") from error
+    if size < 1:
+        raise InputError(f"bench.size: {show(given)} is less than a byte; write it like 64MiB")
+    return size
+
+
 def _bench(task: Task, loaded: LoadedScenario, _: str) -> tuple[Row, object]:
-    test, size = str(task.options["test"]), traffic.parse_size(str(task.options["size"]))
-    if not isinstance(size, int) or size < 1:
-        raise InputError(f"bench.size {task.options['size']}: is no size of a buffer; write it like 64MiB")
+    test, size = str(task.options["test"]), buffer_size(task.options["size"])
     took = time_collective(test, loaded, sizes=[size])[size]
     rate = size / took
     bus = rate * bus_factor(bench.TESTS[test], loaded.scenario.cluster.ranks)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fabricsim.errors import InputError
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
-from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out, read_run, texts_in
+from fabricsim.run.sweeps.runs import SweptRun, Task, buffer_size, carried_out, read_run, texts_in
 from fabricsim.run.sweeps.written import places, placing, sections
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.load import load
@@ -39,6 +39,7 @@ RUNS = "runs"
 """Folder of the files of runs, in that of the sweep."""
 _FORGOTTEN = 3600.0
 """Seconds after which a file that was begun is nobody's."""
+_SIZE = "bench.size"
 _KINDS: dict[str, type[Spec]] = {"traffic": SentTraffic, "bench": TimedCollective, "replay": ReplayedTrace}
 
 
@@ -172,7 +173,7 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
             f"{study if not isinstance(study, Mapping) else name}: has {' and '.join(given)}; a sweep does one of them"
         )
         raise InputError(msg)
-    with placing(tree, ["", *sections(len(written.points))]):
+    with placing(tree, [*sections(len(written.points)), ""]):
         sweep = Sweep(written.name or name, written, folder, tuple(points(written)), tree)
         _check_options(sweep)
         if written.prices:
@@ -181,7 +182,7 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
 
 
 def _check_options(sweep: Sweep) -> None:
-    """Refuse options that what is done does not have."""
+    """Refuse options that what is done does not have, and sizes of buffers that are none."""
     if sweep.kind == "job":
         return
     known = _KINDS[sweep.kind].model_fields
@@ -189,6 +190,9 @@ def _check_options(sweep: Sweep) -> None:
         option = key.partition(".")[2]
         if option not in known:
             raise InputError(f"{key}: unknown option; {did_you_mean(option, known, 'known are ' + ', '.join(known))}")
+    if sweep.written.bench is not None:
+        for size in dict.fromkeys(str(point.get(_SIZE, sweep.written.bench.size)) for point in sweep.points):
+            buffer_size(size)
 
 
 @dataclass(frozen=True)

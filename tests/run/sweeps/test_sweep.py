@@ -430,6 +430,24 @@ def test_mistakes_of_a_sweep_name_its_file_and_line(tmp_path: Path, line: str, s
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("fixed", "grid", "said"),
+    [
+        ("-1MB", "seed = [1, 2]", "study.toml:2: bench.size: '-1MB' is negative; "),
+        ("1MB", 'bench.size = ["64MiB", "hadoop"]', "study.toml:3: bench.size: 'hadoop' "),
+        ("1MB", 'bench.size = ["64MiB", "0B"]', "study.toml:3: bench.size: '0B' is less than a byte; write it like"),
+    ],
+)
+def test_sizes_of_buffers_are_checked_before_any_run(tmp_path: Path, fixed: str, grid: str, said: str) -> None:
+    text = f"bench = {{ test = 'all_reduce', size = '{fixed}' }}\ngrid.{grid}\n"
+    (tmp_path / "study.toml").write_text(f"scenario = 'dgx-1'\n{text}", encoding="utf-8")
+
+    with pytest.raises(InputError) as raised:
+        sweep.read(tmp_path / "study.toml")
+    assert said in str(raised.value)
+    assert "distribution" not in str(raised.value)
+
+
 def test_the_name_of_a_scenario_is_no_sweep() -> None:
     with pytest.raises(InputError, match=r"gpt2-medium-dp: there is no such file; name the TOML file of a sweep"):
         sweep.read("gpt2-medium-dp")
