@@ -11,10 +11,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from fabricsim import extensions
-from fabricsim.errors import InputError, ScenarioError
+from fabricsim.errors import InputError, ScenarioError, SimulationError
 from fabricsim.extensions import Registry
 from fabricsim.results.validation import Validation
-from fabricsim.run.pipeline import load_any
+from fabricsim.run.pipeline import load_any, simulate
 from fabricsim.scenario.collectives import ALGORITHMS
 from fabricsim.scenario.fabric import TOPOLOGIES
 from fabricsim.scenario.load import from_tables, load
@@ -67,6 +67,14 @@ def test_a_file_that_was_run_is_found_by_its_path_and_has_the_digest_of_its_byte
     assert found.model_fields["ways"].default == 1
     assert TOPOLOGIES.all()[name] is found
     assert digest == TOPOLOGIES.digest(name) == hashlib.sha256(TOPOLOGY.encode()).hexdigest()
+
+
+def test_a_topology_without_a_network_is_refused_with_its_file(tmp_path: Path) -> None:
+    """It inherits that of all topologies, which joins nothing."""
+    name = written(tmp_path, TOPOLOGY.replace("def network", "def net"))
+
+    with pytest.raises(SimulationError, match=r"/mine\.py: Mine has no network; define network\(self, ends\)"):
+        simulate(load("gpt2-medium-dp", {"fabric": {"topology": name}}))
 
 
 def test_an_edited_file_is_another_module(tmp_path: Path) -> None:

@@ -278,3 +278,20 @@ def test_a_graph_that_is_no_fabric_is_refused(graph: nx.Graph, said: str, tmp_pa
     with pytest.raises(fs.InputError, match=said):
         fs.write(graph, tmp_path / "fabric.csv")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("key", "overrides", "said"),
+    [
+        ("fabric.uplink_rat", {}, "over: fabric.uplink_rat: unknown key"),
+        ("a b", {}, "over 'a b=1' is not of the form"),
+        ("seed", {"fabric.uplink_rat": 1}, "overrides: fabric.uplink_rat: unknown key"),
+        ("seed", ["fabric.uplink_rat=1"], "--set: fabric.uplink_rat: unknown key"),
+    ],
+)
+def test_mistakes_of_a_comparison_are_where_they_were_written(
+    key: str, overrides: dict[str, Any] | list[str], said: str
+) -> None:
+    with pytest.raises(fs.FabricsimError) as caught:
+        fs.compare("what-if-leaf-spine", {key: [1, 2]}, overrides=overrides)
+    assert said in str(caught.value)

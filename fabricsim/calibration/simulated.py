@@ -1,6 +1,7 @@
 """What the simulator says of the measured tables: times by size under given parameters."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -11,7 +12,7 @@ from fabricsim.calibration.measurements import Measurement
 from fabricsim.calibration.parameters import Parameter, way
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.engine.fabric import Fabric
-from fabricsim.errors import InputError
+from fabricsim.errors import InputError, Mistake, ScenarioError
 from fabricsim.run.bench import collective_times, point_to_point_times
 from fabricsim.scenario.load import load
 from fabricsim.scenario.scenario import Scenario
@@ -45,7 +46,10 @@ def described(base: str, settings: Sequence[str], measurement: Measurement) -> l
             raise InputError(msg)
         told.append(f"cluster.gpus_per_host={per_host}")
     settled = [*settings, *told]
-    scenario = load(base, settled).scenario
+    try:
+        scenario = load(base, settled).scenario
+    except ScenarioError as error:
+        raise ScenarioError([_of_table(mistake, told, measurement.name) for mistake in error.mistakes]) from error
     if measurement.kind == "collective" and scenario.collectives.nccl is None:
         msg = "--collectives names no version of NCCL, so what ran is not known: such as --collectives nccl-2.6"
         raise InputError(msg)
@@ -56,6 +60,15 @@ def described(base: str, settings: Sequence[str], measurement: Measurement) -> l
         )
         raise InputError(msg)
     return settled
+
+
+def _of_table(mistake: Mistake, told: Sequence[str], name: str) -> Mistake:
+    """Say of a mistake in what a table tells that it is from there; settings of the user are as they were."""
+    keys, problem = {text.partition("=")[0] for text in told}, mistake.problem
+    for key in keys:
+        problem = problem.replace(f"{key} is from --set", f"{key} is from {name}")
+    mine = mistake.where == "--set" and mistake.key in keys
+    return replace(mistake, problem=problem, where=name if mine else mistake.where)
 
 
 class Simulated:

@@ -53,12 +53,17 @@ def bench(  # noqa: PLR0913  one parameter per option
     output: OutputOption = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Print what nccl-tests or osu_latency would print on a cluster: which bus bandwidth to expect."""
+    """Print what nccl-tests or osu_latency would print.
+
+    It says which bus bandwidth to expect of a cluster.
+    """
     from fabricsim.report.bench_text import bench_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.report.nccl_table import WIDTH  # noqa: PLC0415  as above
     from fabricsim.run import benchtable  # noqa: PLC0415  as above
     from fabricsim.run.bench import TESTS  # noqa: PLC0415  as above
 
+    form = ("JSON", ".json") if as_json else ("a log of nccl-tests, or as JSON with --json", ".txt")
+    common.check_ending(output, f"the table is written as {form[0]}", form[1])
     common.check_output_file(output, scenario, cluster, transport, collectives, against)
     benchtable.check_test(test)
     parts: common.Options = {"cluster": cluster, "transport": transport, "collectives": collectives}

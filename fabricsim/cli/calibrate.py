@@ -80,6 +80,7 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     gpu: GpuOption = None,
     iteration: IterationOption = None,
     output: PresetOption = None,
+    force: common.ForceOption = False,
     hold_out: HoldOutOption = None,
     halves: HalvesOption = None,
     test: TestOption = None,
@@ -89,16 +90,16 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     settings: common.SettingsOption = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Fit latency, bandwidth and host costs of a transport to measured tables, and write it as a preset.
+    """Fit a transport to measured tables.
+
+    Its latency, bandwidth and host costs are written as a preset.
 
     Of traces it takes the times of kernels, and writes them as a preset of a GPU. With --iteration it finds the speed
     of GPUs with which a job takes the measured time.
     """
     from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
 
-    if output is not None:
-        preset.check_target(output)
-    common.check_output_file(output, *map(Path, logs), cluster, transport, gpu, collectives)
+    _check_target(output, *map(Path, logs), cluster, transport, gpu, collectives, force=force)
     given: dict[str, object] = {"cluster": cluster, "transport": transport, "hold-out": hold_out}
     given |= {"halves": halves is not None, "test": test, "collectives": collectives}
     unused = [f"--{option}" for option, value in given.items() if value]
@@ -129,6 +130,18 @@ def calibrate(  # noqa: PLR0913  one parameter per option
         preset.write(output, _BASE, chosen, transport, found)
         for written in (output, *_draw(found, output)):
             common.note(f"wrote {written}")
+
+
+def _check_target(output: Path | None, *inputs: str | Path | None, force: bool) -> None:
+    """Refuse a file that is none of a preset, that is read, or that is there already, without ``--force``."""
+    from fabricsim.calibration import preset  # noqa: PLC0415  --help must not pay for it
+
+    if output is not None:
+        preset.check_target(output)
+        common.check_output_file(output, *inputs)
+        common.check_free([output], force=force)
+    elif force:
+        raise InputError("--force has no effect without -o, which names the preset to replace; give both, or neither")
 
 
 def _tables(logs: Sequence[str], test: str | None, smallest: str, largest: str) -> list[Measurement]:

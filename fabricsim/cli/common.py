@@ -59,13 +59,29 @@ ScenarioArgument = Annotated[
         autocompletion=names_of("scenarios"),
     ),
 ]
-SettingsOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SETTINGS_HELP)]
+
+
+def _each_key_once(settings: list[str] | None) -> list[str] | None:
+    """Give settings as they are. Raises InputError if two of them have one key, of which the first had no effect."""
+    first: dict[str, str] = {}
+    for text in settings or ():
+        key = text.partition("=")[0].strip()
+        if key in first:
+            raise InputError(f"--set {first[key]} and --set {text} both say what {key} is; take one of them out")
+        first[key] = text
+    return settings
+
+
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SETTINGS_HELP, callback=_each_key_once)
+]
 UncertaintyOption = Annotated[
     int | None,
     typer.Option(
         metavar="N", min=10, max=100_000, help="Interval of the iteration by N runs whose parameters are drawn."
     ),
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 FolderOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write the pictures into this folder.")
@@ -142,7 +158,7 @@ LoadOption = Annotated[float | None, typer.Option(metavar="L", help="Load of poi
 SeedOption = Annotated[int | None, typer.Option(metavar="N", help="Seed of all random choices, such as paths.")]
 
 
-_ENDINGS = {".h5", ".html", ".json", ".pb", ".pdf", ".pftrace", ".png", ".svg", ".txt"}
+_ENDINGS = {".h5", ".html", ".json", ".pb", ".pdf", ".pftrace", ".png", ".svg", ".toml", ".txt"}
 
 
 def check_ending(file: Path | None, what: str, ending: str) -> Path | None:
@@ -208,11 +224,12 @@ def on_paper(command: Callable[..., None], *, always: bool = False) -> Callable[
 
 def show(*renderables: RenderableType) -> None:
     """Print tables and text to standard output; a string as it is, since it may hold what users wrote."""
-    from rich.console import Console  # noqa: PLC0415  slow to import; not needed for --help and --json
-    from rich.text import Text  # noqa: PLC0415  as above
+    from rich.text import Text  # noqa: PLC0415  slow to import; not needed for --help and --json
+
+    from fabricsim.report.console import ReportConsole  # noqa: PLC0415  as above
 
     # without emoji, names of files such as "host:on:1" stay as they are
-    console = Console(width=columns(), highlight=False, soft_wrap=False, emoji=False)
+    console = ReportConsole(width=columns(), highlight=False, soft_wrap=False, emoji=False)
     for renderable in renderables:
         console.print(_Plain(Text(renderable) if isinstance(renderable, str) else renderable))
 
@@ -394,6 +411,15 @@ def check_output_file(file: Path | None, *inputs: str | Path | None) -> None:
         problem = "is what is read, and would be lost; name another file"
     if problem:
         raise InputError(f"-o {file}: {problem}")
+
+
+def check_free(files: Iterable[Path], *, force: bool) -> None:
+    """Refuse to replace files that users edit, if they are there, without ``--force``."""
+    there = next((file for file in files if file.exists() or file.is_symlink()), None)
+    if there is not None and not force:
+        raise InputError(f"-o: {there} is there already; add --force to replace it, or name another place")
+    if there is not None and not there.is_file():
+        raise InputError(f"-o: {there} is not a regular file; name another place")
 
 
 def check_output_files(folder: Path | None, names: Iterable[str], *inputs: str | Path | None) -> None:

@@ -51,7 +51,6 @@ AlgorithmOption = Annotated[
         "it; may be repeated. If left out, --lower takes the first of each, a ring if there is one.",
     ),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 
 
 def convert(  # noqa: PLR0913  one parameter per option
@@ -61,14 +60,17 @@ def convert(  # noqa: PLR0913  one parameter per option
     to: ToOption = None,
     lower: LowerOption = False,
     algorithm: AlgorithmOption = None,
-    force: ForceOption = False,
+    force: common.ForceOption = False,
     form: common.FormOption = None,
     only: common.OnlyOption = None,
     ranks: common.RanksOption = None,
     ranks_per_host: common.RanksPerHostOption = None,
     settings: common.SettingsOption = None,
 ) -> None:
-    """Write a workload or a trace in another form, such as Chakra for ASTRA-sim or GOAL for LogGOPSim."""
+    """Write a workload or a trace in another form.
+
+    These are Chakra for ASTRA-sim and GOAL for LogGOPSim.
+    """
     if Path(inputs[0]).suffix in {".yml", ".yaml"}:
         unused = {"--to": to, "--lower": lower, "--algorithm": algorithm, "--form": form, "--only": only}
         sizes = {"--ranks": ranks, "--ranks-per-host": ranks_per_host}
@@ -99,7 +101,7 @@ def convert(  # noqa: PLR0913  one parameter per option
         msg += "; add --lower to write collectives out as sends and receives, or --to chakra, which holds them"
         raise InputError(msg)
     made = writers.files(trace, target, path)
-    _check_free(made, force=force)
+    common.check_free(made, force=force)
     common.output_folder(path.parent)
     lost = writers.write(trace, target, path)
     for what in dict.fromkeys((*before, *lost)):
@@ -121,7 +123,7 @@ def _configuration(inputs: Sequence[str], output: str, options: Mapping[str, obj
     if path.suffix != ".toml":
         raise InputError(f"-o {output}: a network configuration becomes a scenario; name a file that ends in .toml")
     common.check_output_folder(path.parent)
-    _check_free([path, cables_file(path)], force=force)
+    common.check_free([path, cables_file(path)], force=force)
     common.output_folder(path.parent)
     for loss in convert(inputs[0], inputs[1] if len(inputs) > 1 else None, path):
         common.note(f"not in the scenario: {loss}")
@@ -183,11 +185,3 @@ def _algorithms(given: Sequence[str] | None) -> dict[str, str]:
             raise InputError(msg)
         chosen |= dict.fromkeys([collective] if equals else having, name)
     return chosen
-
-
-def _check_free(files: Sequence[Path], *, force: bool) -> None:
-    there = next((file for file in files if file.exists() or file.is_symlink()), None)
-    if there is not None and not force:
-        raise InputError(f"-o: {there} is there already; add --force to replace it, or name another place")
-    if there is not None and not there.is_file():
-        raise InputError(f"-o: {there} is not a regular file; name another place")

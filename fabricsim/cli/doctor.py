@@ -18,7 +18,10 @@ _VARIABLES = ("XDG_CACHE_HOME", "PYTHONPATH", "OMP_NUM_THREADS", "COLUMNS", "LAN
 
 
 def doctor(*, as_json: JsonOption = False) -> None:
-    """Say what a report of a bug needs: versions, machine, cache of compiled kernels, optional packages."""
+    """Say what a report of a bug needs.
+
+    That is versions, machine, cache of compiled kernels, and optional packages.
+    """
     found = _found()
     if as_json:
         say_json(found)

@@ -50,7 +50,10 @@ def goodput(  # noqa: PLR0913  one parameter per option
     length: LengthOption = "30d",
     as_json: JsonOption = False,
 ) -> None:
-    """Tell how much of its time a job trains if its GPUs fail, and how often to write checkpoints."""
+    """Tell how much of its time a job trains if its GPUs fail.
+
+    It says how often to write checkpoints, too.
+    """
     from fabricsim.report.goodput_text import goodput_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.run.goodput import Reliability, simulate_failures  # noqa: PLC0415  as above
     from fabricsim.run.pipeline import load, one_job, simulate  # noqa: PLC0415  as above

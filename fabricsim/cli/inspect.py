@@ -6,7 +6,10 @@ from fabricsim.cli.common import FormOption, JsonOption, OnlyOption, TracesArgum
 def inspect(
     traces: TracesArgument, *, form: FormOption = None, only: OnlyOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show what a trace or a log holds: ranks, streams, communications by kind, group and size, and what is missing."""
+    """Show what a trace or a log holds, and what is missing.
+
+    It has ranks, streams, and communications by kind, group and size.
+    """
     from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
     from fabricsim.traces.inspecting import inspect as inspected  # noqa: PLC0415  as above
 

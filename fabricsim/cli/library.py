@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def check(scenario: common.ScenarioArgument, settings: common.SettingsOption = None) -> None:
-    """Read a scenario, build its fabric and refuse what a run would refuse, without running it."""
+    """Read a scenario, and refuse what a run would refuse.
+
+    Its fabric is built, and nothing is run.
+    """
     from rich.text import Text  # noqa: PLC0415  --help must not pay for it
 
     from fabricsim.run import pipeline  # noqa: PLC0415  as above
@@ -57,7 +60,10 @@ def volumes(
         typer.Option("--output", "-o", metavar="FOLDER", help="With --matrix: write CSV and heat map here."),
     ] = None,
 ) -> None:
-    """Count what one iteration of a job sends, beside the formulas, and simulate nothing."""
+    """Count what one iteration of a job sends.
+
+    The formulas stand beside it; nothing is simulated.
+    """
     if output is not None and not matrix:
         raise InputError("-o is for the matrix of ranks: add --matrix")
     common.check_output_folder(output)
@@ -120,7 +126,10 @@ def _matrix(loaded: LoadedScenario, output: Path | None) -> tuple[object, Callab
 def list_(
     kind: Annotated[str | None, typer.Argument(metavar="KIND", help="Only this kind, such as scenarios.")] = None,
 ) -> None:
-    """Name the scenarios, models, GPUs, transports, algorithms of collectives, ... that there are."""
+    """Name the scenarios, models, GPUs and transports there are.
+
+    Also algorithms of collectives, traces and all else that ships.
+    """
     from rich.table import Table  # noqa: PLC0415  --help must not pay for it
     from rich.text import Text  # noqa: PLC0415  as above
 
@@ -190,7 +199,10 @@ def show_(
     name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A scenario or preset, or a TOML file of one.")],
     settings: common.SettingsOption = None,
 ) -> None:
-    """Print a scenario or preset with all that it includes, and beside each value where it is from."""
+    """Print a scenario or preset with all that it includes.
+
+    Beside each value stands where it is from.
+    """
     from fabricsim.scenario.sourced import show as written  # noqa: PLC0415  --help must not pay for it
 
     common.say(written(name, settings or [], common.columns()))

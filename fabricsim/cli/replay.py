@@ -58,7 +58,10 @@ def replay(  # noqa: PLR0913  one parameter per option
     output: common.ResultOption = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Replay the trace of a real job on a fabric, and compare with what was captured."""
+    """Replay the trace of a real job on a fabric.
+
+    What was captured stands beside it.
+    """
     common.check_output_file(output, *traces, fabric, against)
     watch = common.watched(tap, pcap, output)
     rebuilding = Rebuilding(form, only, gpu_speed, message_size, scale_to, ranks, ranks_per_host)

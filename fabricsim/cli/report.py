@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fabricsim.cli.common import check_ending, check_output_file, check_output_folder, note, output_folder
+from fabricsim.errors import InputError
 
 ResultArgument = Annotated[Path, typer.Argument(metavar="RESULT", help="HDF5 file of fabricsim run or replay.")]
 ResultsArgument = Annotated[list[Path], typer.Argument(metavar="RESULT...", help="HDF5 files that fabricsim wrote.")]
@@ -19,7 +20,10 @@ TraceOption = Annotated[
 
 
 def report(results: ResultsArgument, *, output: PageOption) -> None:
-    """Write the report of a result as one HTML page; of several jobs, what makes them differ."""
+    """Write the report of a result as one HTML page.
+
+    Of several jobs it says what makes them differ.
+    """
     from fabricsim.report.page.writer import write_page  # noqa: PLC0415  --help must not pay for it
     from fabricsim.results.hdf5 import read_any  # noqa: PLC0415  as above
 
@@ -37,7 +41,10 @@ def timeline(
         bool, typer.Option("--per-rank", help="Write a file for each rank, as PyTorch's profiler does.")
     ] = False,
 ) -> None:
-    """Write the timeline of a result for Perfetto, chrome://tracing or HTA, as PyTorch's profiler writes its own."""
+    """Write the timeline of a result as PyTorch's profiler does.
+
+    It is for Perfetto, chrome://tracing or HTA.
+    """
     from fabricsim.report.trace_events.writer import write_timeline, write_timelines  # noqa: PLC0415  quick --help
     from fabricsim.results.hdf5 import read  # noqa: PLC0415  as above
 
@@ -47,6 +54,10 @@ def timeline(
         write_timeline(read(result), output)
         note(f"wrote {output}")
         return
+    if output.suffix.lower() in {".json", ".gz"} and not output.is_dir():
+        folder = output.name.partition(".")[0] or "ranks"
+        msg = f"-o {output}: is called like a file, and --per-rank writes one for each rank into a folder"
+        raise InputError(f"{msg}; name it {output.with_name(folder)}")
     check_output_folder(output)
     files = write_timelines(read(result), output_folder(output))
     note(f"wrote {files} files into {output}")

@@ -153,7 +153,9 @@ def compare(  # noqa: PLR0913  one parameter per option
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Simulations at the same time.")] = 1,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Run what differs in some settings side by side: each scenario with all fabrics, transports, engines and values.
+    """Run what differs in some settings side by side.
+
+    That is each scenario with all fabrics, transports, engines and values.
 
     --set key=a,b,c gives a setting several values. A trace is replayed on the fabrics of --fabric.
     """
@@ -342,7 +344,7 @@ def _show_engines(results: Sequence[RunRecord]) -> None:
 
 
 def _transports(names: str) -> list[str]:
-    """Split what ``--transport`` gave; each one once, in the order given."""
+    """Split what ``--transport`` gave, in the order given."""
     from fabricsim.scenario import library  # noqa: PLC0415  --help must not pay for it
 
     wanted = _names("--transport", names, "tcp-10g,rdma-100g")
@@ -352,9 +354,11 @@ def _transports(names: str) -> list[str]:
 
 
 def _names(option: str, text: str, example: str) -> list[str]:
-    wanted = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
     if not wanted:
         raise InputError(f"{option} {text!r} names nothing; name some, such as {example}")
+    if twice := next((name for name in wanted if wanted.count(name) > 1), None):
+        raise InputError(f"{option} {text}: names {twice} more than once; keep one of them")
     return wanted
 
 

@@ -83,7 +83,9 @@ def search(  # noqa: PLR0913  one parameter per option
     scheduler: SchedulerOption = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Find the quickest layout of a job on all GPUs of its cluster, and say why each other one is out.
+    """Find the quickest layout of a job on all GPUs of its cluster.
+
+    Of each other one the index says why it is out.
 
     Among the values of --set key=a,b,c that key is chosen, in place of the usual ones.
     """

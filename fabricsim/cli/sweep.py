@@ -51,7 +51,10 @@ def sweep(  # noqa: PLR0913  one parameter per option
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Make every Nth run only, from the Ith on.")] = None,
     as_json: common.JsonOption = False,
 ) -> None:
-    """Run a scenario, traffic, a benchmark or a replay with many values of some keys, on all cores or a cluster."""
+    """Run a scenario with many values of some keys.
+
+    Or send traffic, run a benchmark or a replay; on all cores or on a cluster.
+    """
     workers = workers or cores()
     begin(workers, scheduler)
     from fabricsim.run.sweeps import sweep as sweeps  # noqa: PLC0415  --help must not pay for it

@@ -34,7 +34,10 @@ def topology(
     ] = None,
     prices: PricesOption = None,
 ) -> None:
-    """Count switches, ports, cables and transceivers of a fabric, price them, find its bisection, and draw it."""
+    """Count switches, ports, cables and transceivers of a fabric.
+
+    Its bisection is found, and it may be priced and drawn.
+    """
     check_output_file(output, scenario, prices)
     from fabricsim.report.topology_text import bill_text, topology_text  # noqa: PLC0415  --help must not pay for it
     from fabricsim.run.bill import bill_of, down_for_good, said_of, wired  # noqa: PLC0415  as above

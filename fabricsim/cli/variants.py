@@ -58,6 +58,9 @@ def axes(
         values = list(dict.fromkeys(parts))
         if len(parts) > 1 and len(values) == 1 and equals:
             raise InputError(f"--set {text}: names one value only, {len(parts)} times; give different ones")
+        if len(parts) > len(values) > 1 and equals:
+            twice = next(each for each in values if parts.count(each) > 1)
+            raise InputError(f"--set {text}: has {twice} more than once; keep one of them")
         if len(values) == 1 or not equals:
             fixed.append(text)
         else:

@@ -19,6 +19,7 @@ from fabricsim.results.breakdown import (
     rank_time,
     simulated_ranks,
 )
+from fabricsim.results.jobs import of_longest, of_ranks
 from fabricsim.results.places import short_names
 from fabricsim.units import human_seconds, seconds
 
@@ -53,11 +54,12 @@ def breakdown(result: RunRecord) -> Figure:
     ranks, simulated = rank_count(result), simulated_ranks(result)
     style.require_some(len(simulated), "op", "the program holds no work")
     chosen = [simulated[index] for index in style.evenly(len(simulated), MOST_RANKS)]
-    if (critical := critical_rank(result)) not in chosen:  # the rank that headline and table are about
+    if (critical := critical_rank(of_longest(result))) not in chosen:  # the rank that headline and table are about
         chosen[min(range(len(chosen)), key=lambda place: abs(chosen[place] - critical))] = critical
     figure = style.new_figure(0.85 + 0.19 * len(chosen))
     axes = figure.add_subplot()
-    times = [rank_time(result, rank) for rank in chosen]
+    of_rank = of_ranks(result)
+    times = [rank_time(of_rank.get(rank, result), rank) for rank in chosen]
     _stack(axes, times, style.dimension_colours(result.calls.dimensions))
     style.name_ranks(axes, short_names(result, chosen), ranks)
     axes.set_title(f"{result.name} over {result.transport}", wrap=True)

@@ -30,13 +30,19 @@ def goodput_text(told: Mapping[str, Any]) -> RenderableType:
     rows = ((part, _long(told[name]), human_percent(told[name] / told["time_s"])) for part, name in _PARTS.items())
     table = FittedTable("Where the time goes", ["Time", "Share"], rows)
     often = f"a checkpoint after each {_long(told['interval_s'])} of training, best {_long(told['best_interval_s'])}"
-    expected = told["time_s"] / told["mtbf_of_job_s"]
     said = (
-        f"{human_count(told['failures'], 'failures')}, in the mean of all draws {expected:.3g}; {often}",
+        f"{human_count(told['failures'], 'failures')}{_in_the_mean(told)}; {often}",
         f"In the long run, with enough spares {human_percent(told['expected'])} (Daly)",
         *(f"Note: {note}" for note in told["notes"]),
     )
     return Group(head, table, *map(Text, said))
+
+
+def _in_the_mean(told: Mapping[str, Any]) -> str:
+    """Say how many failures are expected; nothing if some time was waited for spares, in which nothing fails."""
+    if told["waiting_for_spares_s"]:
+        return ""
+    return f", in the mean of all draws {told['time_s'] / told['mtbf_of_job_s']:.3g}"
 
 
 def _long(seconds: float) -> str:

@@ -45,19 +45,21 @@ def lines(series: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str,
 
 
 @style.picture
-def frontier(
+def frontier(  # noqa: PLR0913  the rest are rarely given, and by name only
     points: Sequence[tuple[float, float, str, str]],
     x: str,
     y: str,
     title: str,
     *,
     more: tuple[bool, bool] = (False, False),
+    groups: str | None = None,
 ) -> Figure:
     """Draw choices by two figures, and join those that none beats in both.
 
     `points`: both figures, the label of the point, and the group whose colour and marker it gets.
     `x`, `y`: what the axes show, with units.
     `more`: whether more of each figure is better; else less is.
+    `groups`: what the groups differ in, above their names.
     Returns: for `fabricsim.report.plots.save`.
     Raises ResultError if there is no point.
     """
@@ -81,7 +83,7 @@ def frontier(
     for at, height, label in _labels(points, 0.08 * (right - left), 0.045 * (high - low)):
         axes.annotate(label, (at, height), xytext=(5, 3), textcoords="offset points", fontsize=6)
     axes.grid(alpha=0.3)
-    style.legend(figure)
+    style.legend(figure, title=groups)
     return figure
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+    from numpy.typing import NDArray
     from rich.console import RenderableType
 
     Rows = Sequence[Mapping[str, Any]]
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 HEADLINES = ("iteration_time_s", "makespan_s", "time_s")
 """What is drawn and ranked if nothing else is asked for: the first of these that there is."""
 _COSTS = {"network_cost_per_gpu_usd": "US$/GPU", "network_power_per_gpu_w": "W/GPU"}
+_REMARK = "price_remark"
 _RATE = "tokens_per_s"
 _HEADS = {
     **_COSTS,
@@ -57,6 +60,8 @@ _MOST_LABELS = 24
 _BESIDE = 1.0  # inches of a picture beside its axis of x
 _TURNED = 0.2  # inches between names that are turned
 _MANY = 20.0  # a range of more than this factor gets logarithmic colours
+_MOST_FIGURES = 100  # cells of a heat map that are told
+_DARK = 0.5  # share of white below which letters are white
 _FEW = 5  # errors that are told
 _NEAR = 0.05  # of the best layout
 
@@ -69,7 +74,7 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
         ranking = _RATE if _differ_in_tokens(done) else headline(done)
         done = sorted(done, key=lambda row: -row[ranking] if ranking == _RATE else row[ranking])
         differing = [key for key in varied if len({_told(row[key]) for row in done}) > 1] or varied
-        told = [key for key in _SHOWN if key not in differing and done[0].get(key) is not None]
+        told = [key for key in _SHOWN if key not in differing and any(row.get(key) is not None for row in done)]
         shown = [key for key in told if key != _RATE or ranking == _RATE]
         heads = {**_short(differing), **{key: _HEADS.get(key, key) for key in shown}}
         spared = [heads[key] for key in _SPARED if key in shown and key != ranking]
@@ -77,14 +82,21 @@ def swept_text(rows: Rows, varied: Sequence[str]) -> list[RenderableType]:
         said.append(_table(title, done[:_MOST_ROWS], heads, differing, spared))
         if len(done) > _MOST_ROWS:
             said.append(f"and {len(done) - _MOST_ROWS:,} more, in the index")
-    failed: dict[str, list[str]] = {}
-    for row in (row for row in rows if row["status"] == "failed"):
-        failed.setdefault(row["error"], []).append(", ".join(f"{key} = {_told(row[key])}" for key in varied))
-    for error, places in list(failed.items())[:_FEW]:
-        said.append(f"failed: {places[0]}{f' and {len(places) - 1:,} more' * (len(places) > 1)}: {error}")
-    if len(failed) > _FEW:
-        said.append(f"and {len(failed) - _FEW:,} more errors, in the index")
-    return said
+    said += _grouped([row for row in rows if row["status"] == "failed"], varied, "error", "failed")
+    return said + _grouped([row for row in done if row.get(_REMARK)], varied, _REMARK, "no price")
+
+
+def _grouped(rows: Rows, varied: Sequence[str], key: str, what: str) -> list[RenderableType]:
+    """Tell the first errors or remarks, which are under `key`, each once with the first of its runs."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row[key], []).append(", ".join(f"{key} = {_told(row[key])}" for key in varied))
+    said: list[RenderableType] = [
+        f"{what}: {places[0]}{f' and {len(places) - 1:,} more' * (len(places) > 1)}: {told}"
+        for told, places in list(found.items())[:_FEW]
+    ]
+    more = "errors" if key == "error" else "remarks"
+    return [*said, *([f"and {len(found) - _FEW:,} more {more}, in the index"] if len(found) > _FEW else [])]
 
 
 def _differ_in_tokens(done: Rows) -> bool:
@@ -245,6 +257,7 @@ def published_text(rows: Rows) -> list[RenderableType]:
 _WITHIN, _UNFIT = "within the gap of ", "that do not fit together"
 _REASONS = {
     "needs ": "that do not fit into memory",
+    "has no price": "whose network has no price",
     "costs ": "over what networks may cost or draw",
     _WITHIN: "whose bound is within the gap",
     "its turn did not come": "whose turn did not come",
@@ -313,6 +326,9 @@ def _problem(done: Rows, picture: Mapping[str, Any]) -> str:
             hint = did_you_mean(column, done[0], "columns are " + ", ".join(done[0]))
             return f"{key}: the index has no column {column!r}; {hint}"
         values = [row[column] for row in done if row[column] is not None] if column is not None else []
+        if column is not None and not values:
+            why = f": {done[0][_REMARK]}" if column in _COSTS and _REMARK in done[0] else ""
+            return f"{key}: no run has a value of {column!r}{why}"
         if key in _NUMBERS[picture["kind"]] and (words := [value for value in values if number(value) is None]):
             return f"{key}: {column!r} has {words[0]!r}, which is no number; name another one"
     return ""
@@ -439,7 +455,21 @@ def _heat_map(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
             for label in axes.get_xticklabels():
                 label.set_horizontalalignment("right")
     axes.set(xlabel=str(axis_name(x)), ylabel=str(axis_name(y)), title=name)
+    _write_figures(axes, image, grid)
     return figure
+
+
+def _write_figures(axes: Axes, image: AxesImage, grid: NDArray[np.float64]) -> None:
+    """Write the figure of each cell into it, if they are few and there is room."""
+    told = {(line, column): f"{each:.3g}" for (line, column), each in np.ndenumerate(grid) if np.isfinite(each)}
+    wide = axes.get_figure().get_figwidth() - 2 * _BESIDE  # type: ignore[union-attr]  # it has one
+    longest = max(map(len, told.values())) + 1
+    if grid.size > _MOST_FIGURES or longest * style.LETTER * grid.shape[1] > wide:
+        return
+    for (line, column), text in told.items():
+        red, green, blue, _ = image.cmap(image.norm(grid[line, column]))
+        dark = 0.3 * red + 0.6 * green + 0.1 * blue < _DARK
+        axes.text(column, line, text, ha="center", va="center", fontsize=6, color="white" if dark else "black")
 
 
 @style.picture
@@ -457,7 +487,8 @@ def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
         for row in done
         if row[x] is not None and row[y] is not None
     ]
-    figure = frontier(points, str(across), str(up), name, more=(across.more_is_better, up.more_is_better))
+    more, groups = (across.more_is_better, up.more_is_better), axis_name(by).name if by else None
+    figure = frontier(points, str(across), str(up), name, more=more, groups=groups)
     _name_values(figure.axes[0].xaxis, done, x)
     _name_values(figure.axes[0].yaxis, done, y)
     return figure

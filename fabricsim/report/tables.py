@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
+from fabricsim.report.console import held
+
 SHOWN = 16
 """Rows of a table of what files hold at most; all are in the JSON."""
 
@@ -34,7 +36,7 @@ class FittedTable(Table):
     `words`: headings of columns of text, which come last.
     `least`: headings of those to be given up, the least important first.
     `gap`: blanks on either side of a column.
-    `elsewhere`: where columns that are given up can be found; if told, so are their headings.
+    `elsewhere`: where columns that are given up can be found, said with their headings; a wider terminal if left out.
     """
 
     def __init__(  # noqa: PLR0913  the rest are rarely given, and by name only
@@ -73,9 +75,10 @@ class FittedTable(Table):
             yield from self._lines()
             return
         yield self._of(chosen, options.max_width - self._narrowest(chosen))
-        if self._elsewhere and len(chosen) < len(self.columns):
+        if len(chosen) < len(self.columns):
             left_out = ", ".join(_title(column) for column in self.columns if column not in chosen)
-            yield Text(f"Too wide for this terminal: {left_out}; {self._elsewhere}")
+            there = self._elsewhere or f"COLUMNS={self._narrowest(self.columns)} shows all"
+            yield Text(f"Too wide for this terminal: {left_out}; {there}")
 
     def _lines(self) -> Iterator[RenderableType]:
         """Write each row as lines."""
@@ -119,4 +122,4 @@ def _length(cell: RenderableType) -> int:
 
 
 def _longest_word(cell: RenderableType) -> int:
-    return max(map(cell_len, Text.from_markup(str(cell)).plain.split()), default=0)
+    return max(map(cell_len, held(Text.from_markup(str(cell)).plain).split()), default=0)

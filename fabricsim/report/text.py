@@ -267,6 +267,8 @@ def whose_time(summary: Summary) -> str:
     """Say of which ranks and iterations the breakdown is."""
     steps = summary["capture"]["steps"] if "capture" in summary else 0
     if not steps:
+        if any(job["start_s"] for job in summary.get("jobs", ())):
+            return f"rank {summary['critical_rank']}, the last of the longest job to end, from the job's own start"
         return f"rank {summary['critical_rank']}, the last to end"
     return f"mean of {steps} steps of the captured ranks" if steps > 1 else "mean of the captured ranks"
 

@@ -70,7 +70,13 @@ def bill_text(bill: Bill) -> RenderableType:
             figures = f"{cost:,.6g}", f"{power:,.4g}", f"{part.count * cost:,.0f}", f"{part.count * power:,.0f}"
         certain = f"{price.date}, {price.certainty}" if price else ""
         table.add(f"{part.name}: {part}", f"{part.count:,}", *figures, certain)
-    return Group(table, Text(_total(bill)))
+    return Group(table, *map(Text, _nothing(bill)), Text(_total(bill)))
+
+
+def _nothing(bill: Bill) -> list[str]:
+    """Say of each kind of part that costs and draws nothing by the list why that is so."""
+    free = [(part.kind, price) for part, cost, power, price in bill.lines if cost == 0 == power and price is not None]
+    return list(dict.fromkeys(f"{kind} at 0 in {bill.prices}: {price.source}" for kind, price in free))
 
 
 def _total(bill: Bill) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import partial
 from io import StringIO
 from typing import TYPE_CHECKING, TypeGuard
 
-from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from fabricsim.report.console import ReportConsole
 from fabricsim.report.tables import FittedTable
 from fabricsim.units import human_percent
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def to_text(found: Validation, width: int = 120) -> str:
     """Table, findings and parameters as plain text of at most `width` columns, as far as words allow."""
     text = StringIO()
-    console = Console(file=text, width=width, force_terminal=False, color_system=None, legacy_windows=False)
+    console = ReportConsole(file=text, width=width, force_terminal=False, color_system=None, legacy_windows=False)
     console.print(Text(f"validate {found.study}"), table(found), "", sep="\n")
     text.write(_wrapped("sources", [f"[{number}] {said}" for number, said in enumerate(found.sources(), 1)], width))
     sections: dict[str, Mapping[str, object]] = {
@@ -78,7 +79,8 @@ def _nested(cases: Mapping[str, Mapping[str, object]]) -> Table:
 
 
 def _figure(value: float) -> str:
-    return f"{float(value):.4g}"
+    """Write four digits, or as many as stand before the point, without powers of ten."""
+    return f"{float(value):,.0f}" if abs(value) >= 1e4 else f"{Decimal(f'{float(value):.4g}'):f}"  # noqa: PLR2004  four digits
 
 
 def _shown(value: object) -> str:

@@ -51,6 +51,21 @@ def of_job(result: RunRecord, job: JobRecord) -> RunRecord:
     return replace(result, ops=ops, spans=spans, calls=calls, iteration=job.end - job.start, failures=failures)
 
 
+def of_longest(result: RunRecord) -> RunRecord:
+    """Take the job out of a run that takes longest from its own start; the run itself if all begin with it."""
+    if not any(job.start for job in result.jobs):
+        return result
+    return of_job(result, max(result.jobs, key=lambda job: job.end - job.start))
+
+
+def of_ranks(result: RunRecord) -> dict[int, RunRecord]:
+    """Give by rank its job, from its own start; empty if all jobs begin with the run."""
+    if not any(job.start for job in result.jobs):
+        return {}
+    jobs = [of_job(result, job) for job in result.jobs]
+    return {rank: own for own in jobs for rank in np.unique(own.ops["rank"]).tolist()}
+
+
 def summarise_jobs(result: RunRecord) -> list[JobSummary]:
     """Summarise each job of a run by itself, in the order of the scenario."""
     summaries: list[JobSummary] = []

@@ -11,7 +11,7 @@ from fabricsim.errors import ResultError
 from fabricsim.results.breakdown import critical_rank, iteration_parts, rank_count, simulated_ranks
 from fabricsim.results.capture import CaptureSummary, summarise_capture
 from fabricsim.results.causes import Cause, causes
-from fabricsim.results.jobs import JobSummary, summarise_jobs
+from fabricsim.results.jobs import JobSummary, of_longest, summarise_jobs
 from fabricsim.results.packets import QueueSummary, congested
 from fabricsim.results.pairs import PairsSummary, summarise_pairs
 from fabricsim.results.resources import ResourceSummary, by_use, resources, utilisation
@@ -93,7 +93,8 @@ class Summary(TypedDict):
 
     `name`, `transport`, `engine`, `seed`, `version`, `ranks`: what was run.
     `iteration_time_s`: of a job, from the start until the end of the last op. Of a replayed trace that marks its
-        iterations, the mean of these over all ranks that were captured.
+        iterations, the mean of these over all ranks that were captured. Of several jobs that do not all begin with the
+        run, that of the one that takes longest from its own start; so are critical rank, breakdown and causes.
     `run_time_s`: all that was simulated, until the end of the last op.
     `critical_rank`: the rank that ends last (`critical_rank`).
     `breakdown_s`: what the iteration goes to: that of the critical rank, or the mean of the marked ones.
@@ -157,16 +158,17 @@ def summarise(result: RunRecord) -> Summary:
     Returns: a plain dict of strings, integers, finite floats and None, ready for `to_json`.
     Raises ResultError if the run took no time at all: there is nothing to summarise.
     """
-    return _summarise(result, summarise_jobs(result))
+    return _summarise(result, of_longest(result), summarise_jobs(result))
 
 
 def summarise_job(own: RunRecord) -> Summary:
     """Summarise what `of_job` takes out of a run, as a run by itself; links are those of the whole run."""
-    return _summarise(own, [])
+    return _summarise(own, own, [])
 
 
-def _summarise(result: RunRecord, jobs: list[JobSummary]) -> Summary:
-    parts = iteration_parts(result)
+def _summarise(result: RunRecord, timed: RunRecord, jobs: list[JobSummary]) -> Summary:
+    """Summarise a run; `timed` is the part of it whose iteration counts."""
+    parts = iteration_parts(timed)
     summary: Summary = {
         "name": result.name,
         "transport": result.transport,
@@ -176,7 +178,7 @@ def _summarise(result: RunRecord, jobs: list[JobSummary]) -> Summary:
         "ranks": rank_count(result),
         "iteration_time_s": seconds(parts.iteration),
         "run_time_s": seconds(result.iteration),
-        "critical_rank": critical_rank(result),
+        "critical_rank": critical_rank(timed),
         "breakdown_s": {
             "compute": seconds(parts.compute),
             "exposed_communication": {dimension: seconds(time) for dimension, time in parts.exposed.items()},
@@ -188,7 +190,7 @@ def _summarise(result: RunRecord, jobs: list[JobSummary]) -> Summary:
         "exposed_communication_s": seconds(parts.exposed_communication),
         "timers_s": timer_totals(result),
         "collectives": _collectives(result.calls),
-        "causes": causes(result),
+        "causes": causes(timed),
         "resources": resources(result),
         "links": _hottest(result),
         "message_slowdown": {f"p{share}": percentile(result.slowdowns, share / 100) for share in (50, 99)},

@@ -16,6 +16,8 @@ from fabricsim.topology.wires import Wires, freeze, network_of
 
 COST, POWER = "network_cost_per_gpu_usd", "network_power_per_gpu_w"
 """Columns of an index."""
+REMARK = "price_remark"
+"""Column that says why there is no price."""
 
 
 def wired(scenario: Scenario) -> tuple[Network, Wires]:

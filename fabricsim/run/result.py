@@ -89,17 +89,17 @@ class _Shown:
 
     def __repr__(self) -> str:
         """Show on one screen what took how long."""
-        from rich.console import Console  # noqa: PLC0415  slow to import
+        from fabricsim.report.console import ReportConsole  # noqa: PLC0415  rich is slow to import
 
-        console = Console(width=_COLUMNS, file=io.StringIO(), emoji=False, highlight=False)
+        console = ReportConsole(width=_COLUMNS, file=io.StringIO(), emoji=False, highlight=False)
         console.print(self._text())
         return str(console.file.getvalue()).rstrip()  # type: ignore[attr-defined]  # of a StringIO
 
     def _repr_html_(self) -> str:
         """Show the same in a notebook."""
-        from rich.console import Console  # noqa: PLC0415  slow to import
+        from fabricsim.report.console import ReportConsole  # noqa: PLC0415  as above
 
-        console = Console(width=_COLUMNS, file=io.StringIO(), emoji=False, highlight=False, record=True)
+        console = ReportConsole(width=_COLUMNS, file=io.StringIO(), emoji=False, highlight=False, record=True)
         console.print(self._text())
         return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 

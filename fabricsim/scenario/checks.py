@@ -75,8 +75,8 @@ def _is_hidden(letter: str) -> bool:
 
 
 def _job(scenario: Parts) -> Job:
-    """Return the job; without one, checks of it end here."""
-    if scenario.job is None:
+    """Return the job; without one, or with several, which are laid over it, checks of it end here."""
+    if scenario.job is None or scenario.jobs:
         raise Unsettled
     return scenario.job
 

@@ -9,6 +9,7 @@ from fabricsim.errors import Mistake
 from fabricsim.scenario.include import INCLUDABLE
 from fabricsim.scenario.partial import chosen_by, is_within, spec_type, spec_types, tagged
 from fabricsim.scenario.suggest import closest, did_you_mean, show
+from fabricsim.units import human_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,15 @@ _WORDS: dict[str, Callable[[str, dict[str, Any]], tuple[str, str]]] = {
     "less_than_equal": lambda value, limit: (f"{value} is too large", f"at most {limit['le']}"),
     "less_than": lambda value, limit: (f"{value} is too large", f"less than {limit['lt']}"),
     "multiple_of": lambda value, limit: (f"{value} does not fit", f"a multiple of {limit['multiple_of']}"),
+    "too_short": lambda _, size: (
+        f"has {human_count(size['actual_length'], 'values')}",
+        f"at least {size['min_length']}",
+    ),
+    "too_long": lambda _, size: (
+        f"has {human_count(size['actual_length'], 'values')}",
+        f"at most {size['max_length']}",
+    ),
+    "string_too_short": lambda value, size: (f"{value} is too short", f"at least {size['min_length']} letters"),
     "finite_number": lambda value, _: (f"{value} is not finite", ""),
 }
 """From pydantic's error types to (problem, way out); the rest is said by `_words`."""
@@ -58,16 +68,21 @@ def explain(
     for detail in error.errors(include_url=False):
         path = tuple(key for key in detail["loc"] if key != _MAP_KEY)
         keys = _walk(path, model)[0]
-        follows = detail["type"] == "default_factory_not_called"  # of a key that is itself wrong, and said
+        follows = detail["type"] == "default_factory_not_called" or _lacks_wrong_ones_only(detail)
         lacking = keys[:-1] if detail["type"] == "missing" else keys
         absent = detail["type"] in {"missing", "union_tag_not_found"} and is_within(lacking, broken)
-        if follows or absent:
+        if follows or absent:  # what follows from a mistake of another key is not said
             continue
         if detail["type"].startswith("union_tag"):
             detail, keys = _choice(detail, path, model)  # noqa: PLW2901  said of the key that chooses
         problem, way_out = _words(detail, path, model)
         mistakes.append(Mistake(dotted(keys), problem, way_out))
     return mistakes
+
+
+def _lacks_wrong_ones_only(detail: ErrorDetails) -> bool:
+    """Whether a list is too short without its wrong values only, each of which is said."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
 def _choice(detail: ErrorDetails, path: KeyPath, model: type[Spec]) -> tuple[ErrorDetails, KeyPath]:

@@ -1,5 +1,6 @@
 """The network between the hosts: what all topologies have, and which topologies there are."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -85,8 +86,10 @@ class FabricSpec(Spec):
         TraceError
             If a file that describes it has a mistake.
         """
-        msg = f"the topology {self.topology} has no network"
-        raise SimulationError(msg.format(ends))
+        del ends
+        file = getattr(sys.modules.get(type(self).__module__), "__file__", None)
+        msg = f"{file or self.topology}: {type(self).__name__} has no network; define network(self, ends) in it"
+        raise SimulationError(f"{msg}, which gives a fabricsim.scenario.network.Network")
 
     def size(self, ends: Ends) -> FabricSize | None:
         """Count cables and ports without building anything; None if only the network tells."""

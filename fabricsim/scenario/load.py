@@ -9,7 +9,7 @@ Every mistake is noted with its place, and all are reported together.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,9 +33,14 @@ from fabricsim.scenario.tree import TreeNode, build, leaves, plain, where
 
 _DICT = "the dict"  # in the place of a file
 _OF_JOBS = frozenset({"job", "jobs", "traffic"})  # keys that a fabric without a job has no use for
+_OF_ONE = re.compile(r"^jobs\.[^.]+\.")
+_INCOMPLETE = ("missing", "union_tag_not_found", "default_factory_not_called")
+"""What pydantic says of a table that lacks keys."""
 _PARTS = re.compile(r'"([^"]*)"|([^.\[\]]+)')  # of a dotted key; one that holds a point stands in quotes
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings by their keys, such as ``{"cluster.hosts": 4}``, or texts as ``--set`` takes them."""
+_Setting = tuple[str, str]
+"""A text as ``--set`` takes it, and where its mistakes are said to be."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,11 @@ class LoadedScenario:
 
 
 def load(
-    scenario: str | Path | Mapping[str, Any], overrides: Overrides = (), *, with_job: bool = True
+    scenario: str | Path | Mapping[str, Any],
+    overrides: Overrides = (),
+    *,
+    with_job: bool = True,
+    over: Mapping[str, Any] | None = None,
 ) -> LoadedScenario:
     """Load a scenario.
 
@@ -72,16 +81,24 @@ def load(
     `overrides`: settings laid over it, in order: ``{"cluster.hosts": 4, "transport": "tcp-10g", "job.micro_batch":
         2}``, or texts as ``--set`` takes them, ``["cluster.hosts=4"]``. Files in them lie below the working directory.
     `with_job`: whether to keep the scenario's job.
+    `over`: settings laid over all that, as `fabricsim.compare` has them, in which mistakes are said to be.
     Raises InputError if the file cannot be read, is no TOML, or an override has no ``key=value`` form; ScenarioError if
         the scenario has mistakes; it lists all of them.
     """
+    laid = [*_settings(overrides), *((text, "over") for text in texts(over or {}))]
     if isinstance(scenario, Mapping):
         name = str(scenario.get("name", "scenario"))
         text = "\n".join(lines(scenario, {}))
-        return _loaded(f"{text}\n", Path(f"{name}.toml"), _DICT, overrides, with_job=with_job)
+        return _loaded(f"{text}\n", Path(f"{name}.toml"), _DICT, laid, with_job=with_job)
     given.require(scenario, (str, Path), "scenario", "a file, the name of a shipped one, or dicts")
     file, label = _locate(scenario)
-    return _loaded(read_text(file, label), file, label, overrides, with_job=with_job)
+    return _loaded(read_text(file, label), file, label, laid, with_job=with_job)
+
+
+def _settings(overrides: Overrides) -> list[_Setting]:
+    """Give overrides as texts, each with where its mistakes are said to be."""
+    place = "overrides" if isinstance(overrides, Mapping) else "--set"
+    return [(text, place) for text in texts(overrides)]
 
 
 def machine(name: str, transport: str, hosts: int, overrides: Sequence[str] = ()) -> LoadedScenario:
@@ -101,21 +118,23 @@ fabric = "single-switch"
 transport = "{transport}"
 collectives = "nccl"
 """
-    return _loaded(source, Path(f"{name}.toml"), name, overrides)
+    return _loaded(source, Path(f"{name}.toml"), name, _settings(overrides))
 
 
-def _loaded(source: str, file: Path, label: str, overrides: Overrides, *, with_job: bool = True) -> LoadedScenario:
+def _loaded(
+    source: str, file: Path, label: str, settings: Sequence[_Setting], *, with_job: bool = True
+) -> LoadedScenario:
     includer = Includer()
-    root = _laid(source, file, label, overrides, includer, with_job=with_job)
+    root = _laid(source, file, label, settings, includer, with_job=with_job)
     scenario, laid = _checked(root, includer)
     tables = _tables(laid)
     read = [*([] if label == _DICT else [file]), *includer.files, *named_files(tables)]
-    asked = tuple(".".join(path) for text in texts(overrides) for path, _ in leaves(override(text)))
+    asked = tuple(".".join(path) for text, _ in settings for path, _ in leaves(override(text)))
     return LoadedScenario(scenario, source, tables, file, dict(grades(laid)), tuple(dict.fromkeys(read)), asked)
 
 
 def _laid(  # noqa: PLR0913  as of `_loaded`
-    source: str, file: Path, label: str, overrides: Overrides, includer: Includer, *, with_job: bool = True
+    source: str, file: Path, label: str, settings: Sequence[_Setting], includer: Includer, *, with_job: bool = True
 ) -> TreeNode:
     """Lay a scenario over what it extends, and settings over both."""
     own = parse(source, label, numbered=label != _DICT)
@@ -124,8 +143,7 @@ def _laid(  # noqa: PLR0913  as of `_loaded`
         root = overlay(root, TreeNode({"name": TreeNode(file.stem, label)}, root.where))
     if not with_job:
         root = root.without(_OF_JOBS)
-    place = "overrides" if isinstance(overrides, Mapping) else "--set"
-    for text in texts(overrides):
+    for text, place in settings:
         laid = override(text, place)
         if not with_job and (left := _OF_JOBS & laid.value.keys()):
             key = text.partition("=")[0].strip()
@@ -141,7 +159,7 @@ def resolved_tree(path: str | Path, overrides: Sequence[str] = ()) -> TreeNode:
     """Load a scenario as tables whose values know where they were written; parameters and errors as of `load`."""
     file, label = _locate(path)
     includer = Includer()
-    root = _laid(read_text(file, label), file, label, overrides, includer)
+    root = _laid(read_text(file, label), file, label, _settings(overrides), includer)
     _checked(root, includer)
     return _with_base_switch(Includer().resolve(_with_base_job(root)))
 
@@ -257,15 +275,38 @@ def _checked(root: TreeNode, includer: Includer) -> tuple[Scenario, TreeNode]:
         raise ScenarioError(lacking)
     tables = _tables(root)
     try:
-        scenario = Scenario.model_validate(tables)
+        scenario = _validated(tables)
     except ValidationError as error:
         view = cast("Scenario", Partial(Scenario, tables, includer.broken))
         mistakes += _placed([*explain(error, Scenario, includer.broken), *problems(view)], root)
     except ScenarioError as error:  # the tables are good, but do not fit together
         mistakes += _placed(error.mistakes, root)
     if mistakes:
-        raise ScenarioError(mistakes)
+        raise ScenarioError(_said_once(mistakes) if tables.get("jobs") else mistakes)
     return scenario, root
+
+
+def _validated(tables: Mapping[str, Any]) -> Scenario:
+    """Validate tables; without the job that several are laid over, if all that is wrong is what it lacks."""
+    try:
+        return Scenario.model_validate(tables)
+    except ValidationError as error:
+        wrong = {(detail["loc"][0], detail["type"]) for detail in error.errors(include_url=False)}
+        if not tables.get("jobs") or not wrong <= {("job", kind) for kind in _INCOMPLETE}:
+            raise
+    return Scenario.model_validate({key: table for key, table in tables.items() if key != "job"})
+
+
+def _said_once(mistakes: Sequence[Mistake]) -> list[Mistake]:
+    """Leave out what the job lacks that several are laid over, and what each of them has wrong from there."""
+    base = [mistake for mistake in mistakes if mistake.key.startswith("job.")]
+    lacking = [mistake for mistake in base if mistake.problem == "is missing"]
+    own = [replace(mistake, key=_OF_ONE.sub("job.", mistake.key)) for mistake in mistakes]
+    return [
+        mistake
+        for mistake, alike in zip(mistakes, own, strict=True)
+        if mistake not in lacking and (mistake == alike or alike not in base)
+    ]
 
 
 def _lacking(needed: object, known: Mapping[str, str]) -> Iterator[Mistake]:

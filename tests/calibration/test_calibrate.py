@@ -14,7 +14,7 @@ from fabricsim.calibration.measurements import Measurement, between, read
 from fabricsim.calibration.parameters import of_scenario
 from fabricsim.calibration.simulated import Simulated, described
 from fabricsim.cli.main import app
-from fabricsim.errors import InputError
+from fabricsim.errors import InputError, ScenarioError
 from fabricsim.run.bench import collective_times, point_to_point_times
 from fabricsim.scenario.load import load
 
@@ -184,3 +184,15 @@ def test_half_of_a_captured_table_tells_the_other_half(table: str, transport: st
     for errors in (held.errors, held.errors_out_of_place):
         assert np.median(np.abs(errors[judged])) <= 0.10
         assert np.percentile(np.abs(errors[judged]), 90) <= 0.25
+
+
+def test_what_a_log_says_of_hosts_is_not_said_to_be_a_setting() -> None:
+    """Seven ranks on a host do not go with four adapters of the cluster."""
+    sizes, times = np.array([2**20]), np.array([1e-3])
+    odd = Measurement("odd.log", "collective", "all_reduce", sizes, times, times, ranks=14, hosts=2)
+
+    with pytest.raises(ScenarioError) as raised:
+        calibrate("hkbu", [*SMALL, "cluster.nics_per_host=4"], [odd])
+    assert "cluster.gpus_per_host is from odd.log" in str(raised.value)
+    assert "--set: cluster.nics_per_host: 4 does not divide the 7 GPUs" in str(raised.value)
+    assert "gpus_per_host is from --set" not in str(raised.value)

@@ -238,8 +238,17 @@ def test_compare_prints_a_row_per_transport_and_draws(fabricsim: Fabricsim, smal
     assert err == "wrote new/folder/comparison.png\n"
 
 
-def test_compare_takes_settings_and_each_transport_once(fabricsim: Fabricsim, small: Path) -> None:
-    arguments = ["--transport", "tcp-10g, rdma-100g,tcp-10g", "--set", "seed=3", "--json"]
+def test_what_commands_do_is_not_cut_in_the_list_of_them(fabricsim: Fabricsim) -> None:
+    code, out, _ = fabricsim("--help")
+    said = out.partition("Commands:\n")[2].splitlines()
+
+    assert code == 0
+    assert len(said) > 20
+    assert all(line.endswith(".") and not line.endswith("...") for line in said)
+
+
+def test_compare_takes_settings_and_transports(fabricsim: Fabricsim, small: Path) -> None:
+    arguments = ["--transport", "tcp-10g, rdma-100g", "--set", "seed=3", "--json"]
     _, out, _ = fabricsim("compare", small.name, *arguments)
 
     assert [(run["transport"], run["seed"]) for run in json.loads(out)] == [("tcp-10g", 3), ("rdma-100g", 3)]

@@ -44,8 +44,8 @@ def test_variants_are_all_combinations_with_the_last_axis_first() -> None:
     assert every[-1].settings == ("seed=1", "fabric=two-tier", "transport=rdma-100g", "job.micro_batch=8")
 
 
-def test_values_of_a_setting_count_once_and_one_value_is_no_comparison(fabricsim: Fabricsim) -> None:
-    (axis,), _ = axes([], [], [], ["seed=1,2,1"])
+def test_values_of_a_setting_are_given_once_and_one_value_is_no_comparison(fabricsim: Fabricsim) -> None:
+    (axis,), _ = axes([], [], [], ["seed=1,2"])
     assert [label for label, _ in axis.values] == ["1", "2"]
 
     code, _, err = fabricsim("compare", "two-jobs", "--set", "seed=1,1")

@@ -382,6 +382,21 @@ def test_an_algorithm_given_twice_is_refused(fabricsim: Fabricsim, key: str) -> 
     assert f"--algorithm ring and --set {key}=tree both say what" in refused(fabricsim, *asked)
 
 
+@pytest.mark.parametrize("command", ["run", "compare", "traffic incast", "check", "sweep"])
+def test_two_settings_of_one_key_are_refused(fabricsim: Fabricsim, command: str) -> None:
+    message = refused(fabricsim, *command.split(), "gpt2-medium-dp", "--set", "seed=1", "--set", "seed = 2")
+
+    assert message == "--set seed=1 and --set seed = 2 both say what seed is; take one of them out"
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["--transport tcp-10g,tcp-10g", "--engine flow,packet,flow", "--fabric two-tier,two-tier", "--set seed=1,2,1"],
+)
+def test_a_comparison_names_each_only_once(fabricsim: Fabricsim, given: str) -> None:
+    assert "more than once; keep one of them" in refused(fabricsim, "compare", "gpt2-medium-dp", *given.split())
+
+
 @pytest.mark.parametrize("command", ["run", "compare", "traffic incast", "bench all_reduce"])
 def test_an_option_and_a_setting_that_say_the_same_are_refused(fabricsim: Fabricsim, command: str) -> None:
     asked = *command.split(), "gpt2-medium-dp", "--transport", "tcp-10g", "--set", "transport=rdma-100g"

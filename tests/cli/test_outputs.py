@@ -62,10 +62,12 @@ def test_files_of_algorithms_and_extensions_are_kept(named: Path) -> None:
 def test_no_result_takes_the_place_of_what_it_was_made_from(
     fabricsim: Fabricsim, named: Path, command: list[str], output: str
 ) -> None:
-    assert (named / output).is_file()
+    before = (named / output).read_bytes()
     message = refused(fabricsim, *command, "-o", output)
 
-    assert message == f"-o {output}: is what is read, and would be lost; name another file"
+    lost = f"-o {output}: is what is read, and would be lost; name another file"
+    assert message == lost or (output.endswith(".toml") and " is written as " in message)
+    assert (named / output).read_bytes() == before
 
 
 @pytest.mark.usefixtures("named")
@@ -107,3 +109,28 @@ def test_a_picture_that_cannot_be_drawn_loses_no_runs(fabricsim: Fabricsim) -> N
 def test_a_folder_that_is_called_as_a_pattern_is_no_input(fabricsim: Fabricsim) -> None:
     for _ in range(2):
         assert fabricsim("traffic", "incast", "ideal-16", "--flows", "2", "--size", "1kB", "-o", "incast")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("bench all_reduce hkbu -o mine.toml", "-o mine.toml: the table is written as a log of nccl-tests"),
+        ("bench all_reduce hkbu -o mine.json", "name it mine.txt"),
+        ("bench all_reduce hkbu --json -o mine.txt", "name it mine.json"),
+        ("run gpt2-medium-dp -o mine.toml", "name it mine.h5"),
+        ("calibrate gpt2-medium-dp --iteration 1s -o mine.toml", "mine.toml is there already; add --force"),
+        ("calibrate gpt2-medium-dp --iteration 1s --force", "--force has no effect without -o"),
+        (
+            "timeline mine.h5 --per-rank -o mine.json.gz",
+            "is called like a file, and --per-rank writes one for each rank",
+        ),
+    ],
+)
+def test_what_users_write_is_not_replaced_by_another_form(fabricsim: Fabricsim, command: str, said: str) -> None:
+    Path("mine.toml").write_text("seed = 1\n")
+    code, _, err = fabricsim(*command.split())
+
+    assert code == 2
+    assert said in err
+    assert Path("mine.toml").read_text() == "seed = 1\n"
+    assert not Path("mine.json").exists()

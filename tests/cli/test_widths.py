@@ -33,8 +33,9 @@ def assert_holds(printed: Callable[..., str], *arguments: str) -> None:
     for width in WIDTHS:
         out = printed(width, *arguments)
         assert "…" not in out
+        said = re.sub(r"Too\s+wide\s+for[^;]*;\s+COLUMNS=\d+\s+shows\s+all", "", out)  # which columns are left out
         # lists of `show` begin and end on lines of their own
-        assert set(out.replace("─", " ").split()) - {"[", "]"} <= words
+        assert set(said.replace("─", " ").split()) - {"[", "]"} <= words
         for line in out.splitlines():
             assert len(line) <= width or len(line.lstrip("# ").split()) == 1
 

@@ -94,6 +94,24 @@ def test_short_times_have_a_unit_of_their_own(count: int, scale: float, unit: st
     assert np.ravel(drawn)[0] == pytest.approx(scale * factor / 100)
 
 
+@pytest.mark.parametrize(("count", "told"), [(4, 16), (11, 0)])
+def test_a_heat_map_has_its_figures_if_they_are_few(count: int, told: int) -> None:
+    wanted = [{"kind": "heat-map", "x": "rate", "y": "batch", "value": "iteration_time_s"}]
+    ((_, figure),) = pictures(rows(count), ["rate", "batch"], wanted, "study")
+
+    texts = {tuple(map(int, text.get_position())): text.get_text() for text in figure.axes[0].texts}
+    assert len(texts) == told
+    for (column, line), text in texts.items():  # 100 s times batch over rate
+        assert float(text) == pytest.approx((line + 1) / (column + 1), rel=5e-3)
+
+
+def test_a_frontier_says_what_its_groups_differ_in() -> None:
+    wanted = [{"kind": "frontier", "x": "batch", "y": "iteration_time_s", "by": "rate"}]
+    ((_, figure),) = pictures(rows(2), ["rate", "batch"], wanted, "study")
+
+    assert figure.legends[0].get_title().get_text() == "Rate"
+
+
 def test_a_frontier_joins_what_none_beats() -> None:
     wanted = [{"kind": "frontier", "x": "batch", "y": "iteration_time_s", "value": None, "by": "rate"}]
     ((_, figure),) = pictures(rows(3), ["rate", "batch"], wanted, "study")

@@ -55,6 +55,16 @@ def test_figures_that_are_not_finite_are_refused(value: float) -> None:
         ValidationRow("time", "s", 1.0, value, "log", "captured")
 
 
+def test_no_figure_is_a_power_of_ten() -> None:
+    rows = [
+        ValidationRow(str(value), "us", value, value, "log", "captured") for value in (123456.7, 0.00001234, 1009.4)
+    ]
+    text = to_text(Validation("hkbu", rows, {"largest error": 0.00002}, {}))
+
+    assert [line.split()[1] for line in text.splitlines() if " us " in line] == ["123,457", "0.00001234", "1009"]
+    assert "largest error: 0.00002" in text
+
+
 def test_text_shows_every_figure_and_keeps_brackets() -> None:
     study = Validation("hkbu", [ROW], {"largest error": 0.2}, {"seed": 1})
 

@@ -93,6 +93,18 @@ def test_a_job_taken_out_of_a_run_is_the_run_of_that_job() -> None:
         assert mine.spans["end"].max() == mine.iteration
 
 
+def test_an_iteration_begins_with_its_job() -> None:
+    """No time before a job's start is in its bubble or in what it waited for; with equal starts nothing changes."""
+    later = fs.simulate("two-jobs", overrides=[*SMALL, *DISJOINT, "jobs.red.start=7ms", "jobs.blue.start=7ms"])
+    told, at_once = later.summary(), fs.simulate("two-jobs", overrides=[*SMALL, *DISJOINT]).summary()
+
+    for key in ("iteration_time_s", "exposed_communication_s"):
+        assert told[key] == pytest.approx(at_once[key])  # type: ignore[literal-required]
+    assert told["breakdown_s"]["bubble"] == pytest.approx(at_once["breakdown_s"]["bubble"], abs=1e-9)
+    assert [cause["cause"] for cause in told["causes"]] == [cause["cause"] for cause in at_once["causes"]]
+    assert told["run_time_s"] == pytest.approx(at_once["run_time_s"] + 7e-3)
+
+
 def test_jobs_are_said_by_check_and_refused_where_one_is_wanted() -> None:
     loaded = fs.load("two-jobs", ["jobs.red.ranks=0-7", "jobs.blue.ranks=8,10,12,14,9,11,13,15"])
 

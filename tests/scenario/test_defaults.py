@@ -63,10 +63,27 @@ def test_what_is_written_is_not_said() -> None:
     assert "attention fused" in said
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, True),
+        ({"overlap": "none"}, False),
+        ({"overlap": "ddp"}, False),
+        ({"parallelism": {"data": 8, "zero": 1}}, True),
+        ({"parallelism": {"data": 8, "zero": 3}}, False),
+        ({"parallelism": {"data": 1, "tensor": 8}}, False),
+    ],
+)
+def test_it_is_said_when_gradients_are_reduced_if_that_is_left_out(more: dict[str, object], said: bool) -> None:  # noqa: FBT001  a case
+    job = job_of("llama3-8b", **{"global_batch": 8, "parallelism": {"data": 8}, **more})
+
+    assert any("overlap none: gradients are reduced after" in each for each in left_to_defaults(job)) == said
+
+
 def test_a_run_prints_its_defaults_and_keeps_them() -> None:
     result = simulate(load("gpt2-medium-dp"))
 
-    assert result.notes[:2] == left_to_defaults(load("gpt2-medium-dp").scenario.job)  # type: ignore[arg-type]
+    assert result.notes[:3] == left_to_defaults(load("gpt2-medium-dp").scenario.job)  # type: ignore[arg-type]
 
 
 def test_recorded_kernels_are_issued_faster() -> None:

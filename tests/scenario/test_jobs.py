@@ -89,3 +89,29 @@ def test_a_job_has_the_keys_of_the_scenarios_job_but_those_that_it_changes() -> 
 def test_a_slip_in_jobs_or_traffic_is_named_with_its_key(setting: str, said: str) -> None:
     with pytest.raises(ScenarioError, match=said):
         load("two-jobs", [setting])
+
+
+def test_a_job_that_others_are_laid_over_need_not_be_complete() -> None:
+    tables = load("two-jobs").resolved
+    batch = tables["job"].pop("global_batch")
+    scenario = from_tables(tables)
+
+    assert scenario.job is None
+    assert {job.global_batch for job in scenario.jobs.values()} == {batch}
+
+    del tables["jobs"]["red"]["global_batch"]
+    with pytest.raises(ScenarioError, match=r"1 mistake in the scenario:\s+jobs.red.global_batch: is missing"):
+        from_tables(tables)
+
+
+@pytest.mark.parametrize("setting", ["job.micro_batch=x", "job.modle=bert-base", "job.model=bert-bas"])
+def test_what_is_wrong_in_the_job_itself_is_said_once(setting: str) -> None:
+    with pytest.raises(ScenarioError, match=r"1 mistake in the scenario:\s+--set: job\.m"):
+        load("two-jobs", [setting])
+
+
+def test_the_job_need_not_fit_where_others_are_laid_over_it() -> None:
+    degrees = [f"jobs.{name}.parallelism.data=8" for name in ("red", "blue")]
+    scenario = load("two-jobs", ["job.parallelism.data=64", *degrees]).scenario
+
+    assert {job.parallelism.ranks for job in scenario.jobs.values()} == {8}

@@ -287,3 +287,18 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_names_stand_for_tables_only_where_there_is_a_library() -> None:
     assert set(include.INCLUDABLE.values()) | {"scenarios", "traffic", "traces", "prices"} == set(library.KINDS)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"),
+    [
+        ("[]", ["fabric.dimensions: has 0 values (at least 1)"]),
+        ("[1, 1, 1, 1, 1, 1, 1]", ["fabric.dimensions: has 7 values (at most 6)"]),
+        ("[-5, 0]", ["fabric.dimensions[0]: -5 is too small (at least 1)", "fabric.dimensions[1]: 0 is too small"]),
+    ],
+)
+def test_lists_of_too_few_or_too_many_values(lengths: str, said: list[str]) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load("ideal-16", [f'fabric={{topology="torus", dimensions={lengths}}}'])
+
+    assert str(caught.value).splitlines()[1:] == [f"  --set: {each}" for each in said]

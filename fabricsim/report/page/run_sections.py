@@ -71,8 +71,8 @@ def _top(summary: Summary) -> Html:
     headline = headline_text(summary).plain.removeprefix(summary["name"]).rstrip()
     first, *rest = headline.split("\n")
     rates = summary.get("throughput")
-    whole = "until all are done" if "jobs" in summary else "iteration"
-    tiles = {whole: human_seconds(summary["iteration_time_s"])}
+    tiles = {"until all are done": human_seconds(summary["run_time_s"])} if "jobs" in summary else {}
+    tiles["longest iteration" if tiles else "iteration"] = human_seconds(summary["iteration_time_s"])
     if rates is not None and rates["mfu"]:
         tiles["MFU"] = human_percent(rates["mfu"])
     tiles |= {name: human_percent(time / summary["iteration_time_s"]) for name, time in parts_of(summary)}

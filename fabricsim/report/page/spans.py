@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from fabricsim.records.program import COLLECTIVE, COMPUTE, HOST, HOST_STREAM, MAIN_STREAM
 from fabricsim.report import style
 from fabricsim.results.breakdown import critical_rank, simulated_ranks
+from fabricsim.results.jobs import of_longest
 from fabricsim.results.places import jobs_of_ranks, place_of, places
 from fabricsim.results.result import RunRecord
 from fabricsim.units import seconds
@@ -25,7 +26,7 @@ _TICKS = 10**7  # in which times are counted, of the whole run
 
 def spans(result: RunRecord) -> dict[str, Any]:
     """Give what the script of the page draws: rows, names with their colours, and seconds in a unit of time."""
-    critical, simulated = critical_rank(result), simulated_ranks(result)
+    critical, simulated = critical_rank(of_longest(result)), simulated_ranks(result)
     some = [simulated[place] for place in style.evenly(len(simulated), MOST_RANKS)]
     ranks = [critical, *(rank for rank in some if rank != critical)][:MOST_RANKS]
     names = _names(result)

@@ -16,6 +16,7 @@ from fabricsim.scenario.job import Job
 from fabricsim.scenario.job_checks import job_problems
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.prices import read_prices
+from fabricsim.scenario.suggest import show
 from fabricsim.units import human_bytes
 from fabricsim.workload.fit import fullest, usable_memory
 from fabricsim.workload.flops import tokens
@@ -34,10 +35,14 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True)
 class _Network:
-    """The scenario without what layouts have of its job, what its network costs, and what bounds jobs in it."""
+    """The scenario without what layouts have of its job, what its network costs, and what bounds jobs in it.
+
+    `unpriced`: why it has no price, if one is asked for.
+    """
 
     base: LoadedScenario
     costs: dict[str, float]
+    unpriced: str
     kernels: KernelBound
     hosts: HostRates
 
@@ -158,9 +163,13 @@ class Candidates:
         """Mark the layout that is to be tried in any case; it is added to others if none is the same.
 
         `own`: a scenario that has it, the searched one or that on GPUs with more memory.
+        Raises InputError if none of their networks has a price, and one is asked for.
         """
         if not found:
             return
+        if all(one.network.unpriced for one in found):
+            msg = f"{self._loaded.path}: none of {len(found):,} layouts has a network with a price, such as one that"
+            raise InputError(f"{msg} {found[0].reason}")
         job, same = own.scenario.job, self._loaded.scenario
         alike = (one for one in found if one.job == job and one.network.base.scenario == same)
         marked = next(alike, None)
@@ -184,8 +193,8 @@ class Candidates:
         one.work = 1.0 if searched is None else one.tokens / tokens(searched)
 
     def _too_dear(self, network: _Network) -> str:
-        if (budget := self._budget) is None:
-            return ""
+        if (budget := self._budget) is None or network.unpriced:
+            return network.unpriced
         cost, power = network.costs[COST], network.costs[POWER]
         told = f"costs US$ {cost:,.0f} and draws {power:.4g} W per GPU, over what it may"
         return told if cost > budget.cost or power > budget.power else ""
@@ -196,17 +205,19 @@ class Candidates:
             base = self._loaded
             if others:
                 base = load({name: table for name, table in base.resolved.items() if name != "extensions"}, others)
-            try:
-                costs = {} if self._prices is None else per_gpu(base.scenario, self._prices)
-            except InputError as error:
-                if others:
-                    raise
-                msg = (
-                    f"{error}. It is the scenario's own network, which is tried in any case: set it to one with prices"
-                )
-                raise InputError(msg) from error
-            self._made[key] = _Network(base, costs, KernelBound(base.scenario), HostRates.of(base.scenario))
+            kernels, hosts = KernelBound(base.scenario), HostRates.of(base.scenario)
+            self._made[key] = _Network(base, *self._priced(base, others), kernels, hosts)
         return self._made[key]
+
+    def _priced(self, base: LoadedScenario, others: Layout) -> tuple[dict[str, float], str]:
+        """Price the network that keys which are no part of the job give; gives costs, or why there are none."""
+        if self._prices is None:
+            return {}, ""
+        try:
+            return per_gpu(base.scenario, self._prices), ""
+        except InputError as error:
+            chosen = " and ".join(f"{key} = {show(value)}" for key, value in others.items())
+            return {}, f"has no price{' with ' * bool(chosen)}{chosen}: {error}"
 
 
 def _take_as_own(one: Candidate, own: LoadedScenario) -> None:

@@ -209,10 +209,12 @@ def _rows(
     for number, one in enumerate(found):
         reason = one.reason or _beaten_reason(one, _best(times, one.cost), gap, differ=differ)
         every[number] = outcomes.get(number, {"run": "", "status": OUT, "results": {}, "error": reason})
+    costs = dict.fromkeys(key for one in found for key in one.costs)
     points = [
         {
             **{key: one.layout[key] for key in varied},
             **({TOKENS: one.tokens or None} if differ else {}),
+            **costs,
             **one.costs,
             "bound_s": _bound(one),
             "own": one.own or None,

@@ -18,6 +18,10 @@ MOST = 100_000
 _RANGE = ("from", "to", "step", "count", "factor", "scale")
 _LEAF = {"from", "include"}
 """Keys of tables that are values: ranges, and presets of which some keys are changed."""
+_EXACT = 1e-9
+"""Share of a whole number by which one that is computed may miss it."""
+_FEW = 8
+"""Values of a list that is proposed."""
 _QUANTITY = re.compile(r"\s*([+-]?\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?)\s*(\D\S*)\s*")
 
 
@@ -50,7 +54,7 @@ def points(sweep: SweptScenario) -> list[dict[str, Any]]:
     keys = [*grid, *dict.fromkeys(key for point in (*listed, *drawn[:1]) for key in point)]
     if len(keys) > len(set(keys)) or (drawn[0].keys() & {key for point in listed for key in point}):
         twice = next((key for key in keys if keys.count(key) > 1), keys[-1])
-        raise InputError(f"{twice} is varied twice; leave it in one of [grid], [[points]] and [sample]")
+        raise InputError(f"{twice}: is varied twice; leave it in one of [grid], [[points]] and [sample]")
     every = [
         {**dict(zip(grid, values, strict=True)), **point, **sample}
         for point in listed
@@ -79,10 +83,37 @@ def _values(place: str, value: object) -> list[Any]:
         return list(value)
     if isinstance(value, dict) and "from" in value:
         first, last, unit = _ends(place, value)
-        written = (_written(number, unit, value) for number in _numbers(place, value, first, last))
-        return list(dict.fromkeys(written))  # whole numbers may round to the same
+        numbers = _numbers(place, value, first, last)
+        if not unit and _is_whole(value):
+            _refuse_fractions(place, value, numbers)
+        return list(dict.fromkeys(_written(number, unit, value) for number in numbers))
     msg = f"{place}: {show(value)} is no list of values and no range; write [1, 2] or {{ from = 1, to = 8, step = 1 }}"
     raise InputError(msg)
+
+
+def _is_whole(table: Mapping[str, Any]) -> bool:
+    """Whether a range is one of whole numbers: its ends are, and its step if it has one."""
+    return all(isinstance(table.get(key, 1), int) for key in ("from", "to", "step"))
+
+
+def _refuse_fractions(place: str, table: Mapping[str, Any], numbers: Sequence[float]) -> None:
+    """Refuse a range of whole numbers of which some are not."""
+    broken = next((number for number in numbers if abs(number - round(number)) > _EXACT * max(abs(number), 1)), None)
+    if broken is None:
+        return
+    first, last = table["from"], table["to"]
+    kind = "factor" if "factor" in table else "count"
+    fit = "" if kind == "factor" or table.get("scale") == "log" else f"count = {_fitting(last - first, table[kind])}, "
+    listed = ", ".join(map(str, list(dict.fromkeys(map(round, numbers)))[:_FEW]))
+    given = f"from {first} to {last} by {kind} = {table[kind]}"
+    way_out = f"take {fit}a list such as [{listed}], or ends {first}.0 and {last}.0 if the key takes any number"
+    raise InputError(f"{place}: {given} has {broken:.4g}, and its ends are whole numbers; {way_out}")
+
+
+def _fitting(length: int, count: float) -> int:
+    """Find the count of evenly spaced whole numbers over a length that is next to the one asked for."""
+    counts = (each + 1 for each in range(1, min(length, MOST) + 1) if length % each == 0)
+    return min(counts, key=lambda fit: (abs(fit - count), -fit))
 
 
 def _ends(place: str, table: Mapping[str, Any]) -> tuple[float, float, str]:
@@ -148,15 +179,14 @@ def _written(number: float, unit: str, table: Mapping[str, Any]) -> int | float 
     """Write a number as the ends of its range are written: whole if both are."""
     if unit:
         return f"{number:.9g}{unit}"
-    whole = all(isinstance(table[key], int) for key in ("from", "to")) and isinstance(table.get("step", 1), int)
-    return round(number) if whole else float(f"{number:.12g}")
+    return round(number) if _is_whole(table) else float(f"{number:.12g}")
 
 
 def _drawn(sample: Sample) -> list[dict[str, Any]]:
     """Draw points, one in each of ``count`` strata of every key, whose order is random and of each key its own."""
     columns = {key: _column(f"sample.keys.{key}", value, sample, key) for key, value in flat(sample.keys).items()}
     if not columns:
-        raise InputError("sample.keys is empty; give it keys with ranges or lists")
+        raise InputError("sample.keys: is empty; give it keys with ranges or lists")
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 

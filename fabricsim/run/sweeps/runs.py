@@ -13,23 +13,25 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from fabricsim import provenance
-from fabricsim.errors import FabricsimError, InputError
+from fabricsim.errors import FabricsimError, InputError, ScenarioError
 from fabricsim.files.atomic import whole
-from fabricsim.results.jobs import of_job
-from fabricsim.results.summary import Summary, bus_factor, summarise, summarise_job
+from fabricsim.results.summary import Summary, bus_factor, summarise
 from fabricsim.results.traffic import TrafficSummary, summarise_traffic
-from fabricsim.run import bench, pipeline, traffic
-from fabricsim.run.bill import per_gpu
+from fabricsim.run import bench, pipeline
+from fabricsim.run.bill import COST, POWER, REMARK, per_gpu
 from fabricsim.run.result import Result, TrafficResult
 from fabricsim.run.sweeps.workers import results
+from fabricsim.run.sweeps.written import in_file
 from fabricsim.run.verbs import bench as time_collective
 from fabricsim.run.verbs import traffic as send
 from fabricsim.scenario import library
 from fabricsim.scenario.load import LoadedScenario
 from fabricsim.scenario.prices import read_prices
+from fabricsim.scenario.suggest import show
 from fabricsim.scenario.toml_text import settings
 from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
+from fabricsim.units import BYTES, parse
 
 FORMAT = 1
 """Of the files of runs."""
@@ -47,6 +49,7 @@ class Task(NamedTuple):
     `number`: of its point, from 0. `kind`: ``job``, ``traffic``, ``bench`` or ``replay``. `scenario`: a file, a
     name, or tables. `settings`: laid over it, by their keys. `options`: of the kind. `folder`: of the files.
     `keep`: whether to write the result as HDF5, too. `prices`: list by which the network is priced, if any.
+    `places`: where settings are written, by key.
     """
 
     number: int
@@ -57,6 +60,7 @@ class Task(NamedTuple):
     folder: Path
     keep: bool = False
     prices: str = ""
+    places: Mapping[str, str] | None = None
 
 
 class SweptRun(TypedDict):
@@ -85,15 +89,24 @@ def carry_out(task: Task) -> tuple[SweptRun, bool]:
     if known is not None and (known["status"] == "failed" or not task.keep or _is_kept(task, name)):
         return known, True
     try:
-        costs = per_gpu(loaded.scenario, read_prices(task.prices)) if task.prices else {}
         results, summary = _KINDS[task.kind](task, loaded, name)
     except _UnkeptError as error:
         return {"run": name, "status": "failed", "results": {}, "error": str(error)}, False  # to be made once more
     except FabricsimError as error:
         return _failed(task, name, error), False
-    outcome: SweptRun = {"run": name, "status": "done", "results": {**results, **costs}, "error": ""}
+    outcome: SweptRun = {"run": name, "status": "done", "results": {**results, **_costs(task, loaded)}, "error": ""}
     kept = {_KEPT: _sha256(_result(task, name))} if task.keep else {}
     return _written(task, outcome, {**kept, "resolved": loaded.resolved, "summary": summary}), False
+
+
+def _costs(task: Task, loaded: LoadedScenario) -> Row:
+    """Price the network of a run; if that cannot be done, prices are absent, and the remark says why."""
+    if not task.prices:
+        return {}
+    try:
+        return {**per_gpu(loaded.scenario, read_prices(task.prices))}
+    except FabricsimError as error:
+        return {COST: None, POWER: None, REMARK: str(error)}
 
 
 def carried_out(
@@ -167,6 +180,14 @@ def _file_digest(text: str) -> str:
 
 
 def _load(task: Task) -> LoadedScenario:
+    """Load the scenario of a run. Raises ScenarioError, which says of settings where the sweep has them."""
+    try:
+        return _laid(task)
+    except ScenarioError as error:
+        raise ScenarioError([in_file(mistake, task.places or {}) for mistake in error.mistakes]) from error
+
+
+def _laid(task: Task) -> LoadedScenario:
     given = settings(task.settings)
     if task.kind == "replay":
         ranks = _rebuilt(task).program.ranks
@@ -189,7 +210,7 @@ def _replay(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object]
 def _of_iteration(result: Result, task: Task, name: str) -> tuple[Row, object]:
     _keep(result, task, name)
     summary = summarise(result)
-    return {**_of_job(summary), **_of_longest(result)}, {**summary, "wall_seconds": None}
+    return _of_job(summary), {**summary, "wall_seconds": None}
 
 
 def _traffic(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object]:
@@ -200,10 +221,19 @@ def _traffic(task: Task, loaded: LoadedScenario, name: str) -> tuple[Row, object
     return _of_traffic(summary), {**summary, "wall_seconds": None}
 
 
+def buffer_size(given: object) -> int:
+    """Read the size of a buffer, bytes. Raises InputError if it is none."""
+    try:
+        size = int(parse(str(given), BYTES))
+    except ValueError as error:
+        raise InputError(f"bench.size: {error}") from error
+    if size < 1:
+        raise InputError(f"bench.size: {show(given)} is less than a byte; write it like 64MiB")
+    return size
+
+
 def _bench(task: Task, loaded: LoadedScenario, _: str) -> tuple[Row, object]:
-    test, size = str(task.options["test"]), traffic.parse_size(str(task.options["size"]))
-    if not isinstance(size, int) or size < 1:
-        raise InputError(f"bench.size {task.options['size']}: is no size of a buffer; write it like 64MiB")
+    test, size = str(task.options["test"]), buffer_size(task.options["size"])
     took = time_collective(test, loaded, sizes=[size])[size]
     rate = size / took
     bus = rate * bus_factor(bench.TESTS[test], loaded.scenario.cluster.ranks)
@@ -317,18 +347,6 @@ def _of_job(summary: Summary) -> Row:
         "hottest_link": links[0]["name"] if links else None,
         "hottest_link_utilisation": links[0]["utilisation"] if links else None,
     }
-
-
-def _of_longest(result: Result) -> Row:
-    """If jobs begin later than the run, say the same of the one that takes longest, from its own start.
-
-    Ranks and links are those of all jobs.
-    """
-    if not any(job.start for job in result.jobs):
-        return {}
-    longest = max(result.jobs, key=lambda job: job.end - job.start)
-    row = _of_job(summarise_job(of_job(result, longest)))
-    return {key: value for key, value in row.items() if not key.startswith(("ranks", "hottest_link"))}
 
 
 def _of_traffic(summary: TrafficSummary) -> Row:

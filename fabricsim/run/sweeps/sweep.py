@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 from fabricsim.errors import InputError
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
-from fabricsim.run.sweeps.runs import SweptRun, Task, carried_out, read_run, texts_in
+from fabricsim.run.sweeps.runs import SweptRun, Task, buffer_size, carried_out, read_run, texts_in
+from fabricsim.run.sweeps.written import places, placing, sections
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.base import Spec
 from fabricsim.scenario.load import load
@@ -27,13 +28,14 @@ from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.source import exists, parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.swept import ReplayedTrace, SentTraffic, SweptScenario, TimedCollective
-from fabricsim.scenario.tree import build
+from fabricsim.scenario.tree import TreeNode, build
 from fabricsim.scenario.validated import validated
 
 RUNS = "runs"
 """Folder of the files of runs, in that of the sweep."""
 _FORGOTTEN = 3600.0
 """Seconds after which a file that was begun is nobody's."""
+_SIZE = "bench.size"
 _KINDS: dict[str, type[Spec]] = {"traffic": SentTraffic, "bench": TimedCollective, "replay": ReplayedTrace}
 
 
@@ -66,12 +68,14 @@ class Sweep:
     """A sweep as its file describes it.
 
     `written`: the file. `folder`: that scenarios and traces lie in. `points`: what is varied, and its values.
+    `tree`: the file, with the places of its keys.
     """
 
     name: str
     written: SweptScenario
     folder: Path
     points: tuple[dict[str, Any], ...]
+    tree: TreeNode
 
     @property
     def kind(self) -> str:
@@ -96,7 +100,9 @@ class Sweep:
             }
             scenario = self.beside(str(point.get("scenario", self.written.scenario)))
             more = self.written.keep_results, self.beside(self.written.prices or "")
-            yield Task(number, kind, scenario, {**fixed, **rest}, asked, output, *more)
+            laid = {**fixed, **rest}
+            where = places(self.tree, laid, number * len(self.written.points) // len(self.points))
+            yield Task(number, kind, scenario, laid, asked, output, *more, where)
 
     def _is_option(self, key: str) -> bool:
         """Whether a key is an option of what is done, not of the scenario."""
@@ -154,21 +160,25 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
         tree, folder, name = parse(read_text(path), str(study)), path.parent, path.stem
     written = validated(tree, SweptScenario, "the sweep")
     if settings:
+        laid = {key: TreeNode(value, "--set") for key, value in settings.items()}
+        below = tree.table("settings")
+        tree = tree.laid({"settings": TreeNode({**laid, **(below.value if below else {})})})
         written = written.model_copy(update={"settings": {**flat(written.settings), **settings}})
     if len(given := [kind for kind in _KINDS if getattr(written, kind) is not None]) > 1:
         msg = (
             f"{study if not isinstance(study, Mapping) else name}: has {' and '.join(given)}; a sweep does one of them"
         )
         raise InputError(msg)
-    sweep = Sweep(written.name or name, written, folder, tuple(points(written)))
-    _check_options(sweep)
-    if written.prices:
-        read_prices(sweep.beside(written.prices))  # a mistake in it is no matter of single runs
+    with placing(tree, [*sections(len(written.points)), ""]):
+        sweep = Sweep(written.name or name, written, folder, tuple(points(written)), tree)
+        _check_options(sweep)
+        if written.prices:
+            read_prices(sweep.beside(written.prices))  # a mistake in it is no matter of single runs
     return sweep
 
 
 def _check_options(sweep: Sweep) -> None:
-    """Refuse options that what is done does not have."""
+    """Refuse options that what is done does not have, and sizes of buffers that are none."""
     if sweep.kind == "job":
         return
     known = _KINDS[sweep.kind].model_fields
@@ -176,6 +186,9 @@ def _check_options(sweep: Sweep) -> None:
         option = key.partition(".")[2]
         if option not in known:
             raise InputError(f"{key}: unknown option; {did_you_mean(option, known, 'known are ' + ', '.join(known))}")
+    if sweep.written.bench is not None:
+        for size in dict.fromkeys(str(point.get(_SIZE, sweep.written.bench.size)) for point in sweep.points):
+            buffer_size(size)
 
 
 @dataclass(frozen=True)

@@ -370,8 +370,21 @@ def test_the_best_at_each_cost_is_what_simulating_all_finds(tmp_path: Path) -> N
 
 
 def test_networks_without_a_price_cannot_be_searched_by_cost(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no price of switch of 16 x 100 Gb/s"):
+    said = r"price with fabric.link_rate = '100Gbps': .* no price of switch of 16 x 100 Gb/s"
+    with pytest.raises(InputError, match=said):
         search(small(), tmp_path, given={**KEYS, "fabric.link_rate": ["100Gbps"]}, budget=Budget("list-400g"))
+
+
+def test_layouts_whose_network_has_no_price_are_out(tmp_path: Path) -> None:
+    few = {"job.schedule": ["1f1b"], "job.parallelism.zero": [1], "job.parallelism.pipeline": [1]}
+    keys = {**KEYS, **few, "fabric.link_rate": ["100Gbps", "400Gbps"]}
+    rows = search(small(), tmp_path, given=keys, budget=Budget("list-400g")).rows
+
+    out = [row for row in rows if row["fabric.link_rate"] == "100Gbps"]
+    assert len(out) == len([row for row in rows if row["fabric.link_rate"] == "400Gbps" and not row["own"]])
+    assert all("has no price with fabric.link_rate = '100Gbps'" in row["error"] for row in out)
+    assert {row[COST] for row in out} == {None}
+    assert {row["fabric.link_rate"] for row in rows if row["status"] == "done"} <= {"400Gbps", None}
 
 
 def test_a_single_value_of_what_layouts_differ_in_is_the_only_one_tried() -> None:

@@ -32,6 +32,9 @@ def test_points_that_are_written_out_are_combined_with_the_grid() -> None:
     [
         ({"from": 1, "to": 9, "step": 4}, [1, 5, 9]),
         ({"from": 1, "to": 8, "factor": 2}, [1, 2, 4, 8]),
+        ({"from": 2, "to": 5, "count": 4}, [2, 3, 4, 5]),
+        ({"from": -3, "to": 3, "count": 7}, [-3, -2, -1, 0, 1, 2, 3]),
+        ({"from": 1, "to": 1000, "count": 4, "scale": "log"}, [1, 10, 100, 1000]),
         ({"from": 1.0, "to": 2.0, "count": 3}, [1.0, 1.5, 2.0]),
         ({"from": "100Gbps", "to": "400Gbps", "factor": 2}, ["100Gbps", "200Gbps", "400Gbps"]),
         ({"from": "1us", "to": "100us", "count": 3, "scale": "log"}, ["1us", "10us", "100us"]),
@@ -73,6 +76,14 @@ def test_a_key_more_leaves_the_others_as_drawn() -> None:
         ({"grid": {"a": {"from": 1, "to": 4, "step": 0}}}, "above 0"),
         ({"grid": {"a": {"from": 0, "to": 4, "factor": 2}}}, "above 0"),
         ({"grid": {"a": {"from": 0, "to": 1, "step": 1e-9}}}, "more than"),
+        (
+            {"grid": {"a": {"from": 2, "to": 5, "count": 3}}},
+            r"a: from 2 to 5 by count = 3 has 3.5, .* take count = 4,",
+        ),
+        (
+            {"grid": {"a": {"from": 1, "to": 9, "factor": 1.5}}},
+            r"factor = 1.5 has 1.5, .* take a list such as \[1, 2, 3,",
+        ),
         ({"grid": {"a": list(range(1000)), "b": list(range(1000))}}, "1,000,000 runs"),
         ({"grid": {"a": [1]}, "points": [{"a": 2}]}, "varied twice"),
         ({"grid": {"a": [1, 2, 1]}}, r"grid\.a\[2\]: 1 is there already, as grid\.a\[0\]; take one out"),

@@ -372,6 +372,82 @@ def test_starts_of_jobs_are_no_part_of_their_iterations(tmp_path: Path) -> None:
         assert row["ranks"] == "4"
 
 
+def test_a_run_without_a_price_counts_and_says_why(tmp_path: Path) -> None:
+    """The list has switches of 200 Gb/s, and none of 123."""
+    grid = {"fabric.link_rate": ["123Gbps", "200Gbps"]}
+    study = {"scenario": "gpt2-medium-dp", "settings": SMALL, "grid": grid, "prices": "list-400g"}
+    unpriced, priced = run(tmp_path, study).rows
+
+    assert (unpriced["status"], priced["status"]) == ("done", "done")
+    assert unpriced["iteration_time_s"] > 0
+    assert unpriced["network_cost_per_gpu_usd"] is None
+    assert "has no price of switch of 2 x 123 Gb/s" in unpriced["price_remark"]
+    assert priced["network_cost_per_gpu_usd"] > 0
+    assert priced["price_remark"] is None
+
+
+WRITTEN = """scenario = "gpt2-medium-dp"
+[settings]
+cluster.hosts = 2
+job.parallelism.data = 2
+job.global_batch = 9
+[grid]
+"fabric.link_rate" = ["100Gbs", "200Gbps"]
+[[points]]
+job.micro_batch = 3
+[[points]]
+job.micro_bach = 4
+"""
+
+
+def test_mistakes_of_runs_name_the_line_of_the_sweep(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text(WRITTEN, encoding="utf-8")
+    swept = sweep.read(file, {"cluster.hosts": "two"})
+    rows = sweep.run(swept, tmp_path).rows
+
+    assert f"{file}:7: fabric.link_rate: unit 'Gbs'" in rows[0]["error"]
+    assert "--set: cluster.hosts: " in rows[0]["error"]
+    assert f"{file}:11: job.micro_bach: unknown key" in rows[2]["error"]
+    (row, *_) = sweep.run(sweep.read(file), tmp_path).rows[1:]
+    assert f"{file}:5: job.global_batch: 9 is no multiple" in row["error"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("a = { from = 1, to = 2, stepp = 1 }", "study.toml:3: grid.a.stepp: unknown key"),
+        ('"a.b" = [1, 1]', "study.toml:3: grid.a.b[1]: 1 is there already"),
+        ("a = [1]\n[[points]]\na = 1", "study.toml:3: a: is varied twice"),
+        ("", "study.toml: nothing is varied"),
+    ],
+)
+def test_mistakes_of_a_sweep_name_its_file_and_line(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "study.toml").write_text(f'scenario = "ideal-16"\n[grid]\n{line}\n', encoding="utf-8")
+
+    with pytest.raises(InputError) as raised:
+        sweep.read(tmp_path / "study.toml")
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "grid", "said"),
+    [
+        ("-1MB", "seed = [1, 2]", "study.toml:2: bench.size: '-1MB' is negative; "),
+        ("1MB", 'bench.size = ["64MiB", "hadoop"]', "study.toml:3: bench.size: 'hadoop' "),
+        ("1MB", 'bench.size = ["64MiB", "0B"]', "study.toml:3: bench.size: '0B' is less than a byte; write it like"),
+    ],
+)
+def test_sizes_of_buffers_are_checked_before_any_run(tmp_path: Path, fixed: str, grid: str, said: str) -> None:
+    text = f"bench = {{ test = 'all_reduce', size = '{fixed}' }}\ngrid.{grid}\n"
+    (tmp_path / "study.toml").write_text(f"scenario = 'dgx-1'\n{text}", encoding="utf-8")
+
+    with pytest.raises(InputError) as raised:
+        sweep.read(tmp_path / "study.toml")
+    assert said in str(raised.value)
+    assert "distribution" not in str(raised.value)
+
+
 def test_the_name_of_a_scenario_is_no_sweep() -> None:
     with pytest.raises(InputError, match=r"gpt2-medium-dp: there is no such file; name the TOML file of a sweep"):
         sweep.read("gpt2-medium-dp")

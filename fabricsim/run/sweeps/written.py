@@ -1,0 +1,98 @@
+"""Where the keys of a sweep are written: what is wrong with one names the file and line."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fabricsim.errors import InputError, ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from fabricsim.errors import Mistake
+    from fabricsim.scenario.tree import TreeNode
+
+_SETTING = "--set"
+"""Place of what runs lay over their scenario."""
+
+
+@contextmanager
+def placing(tree: TreeNode, sections: Iterable[str] = ("",)) -> Iterator[None]:
+    """Put the place of the key at whose name a message begins in front of it, or else the file.
+
+    `sections`: keys before that name, one of which it is under.
+    """
+    try:
+        yield
+    except ScenarioError:
+        raise
+    except InputError as error:
+        key = re.match(r"[^\s:]+(?=:)", str(error))
+        found = [_at(tree, f"{section}{key[0]}") for section in sections] if key else []
+        place = next((node.where for node in found if node), tree.where)
+        if not place:
+            raise
+        raise InputError(f"{place}: {error}") from error
+
+
+def sections(points: int) -> list[str]:
+    """Name what keys may be under if a sweep has so many points that are written out."""
+    return ["grid.", *(f"points.{number}." for number in range(points)), "sample.keys."]
+
+
+def places(tree: TreeNode, keys: Iterable[str], number: int) -> dict[str, str]:
+    """Say where keys are written that a run lays over its scenario; those of no file have an empty place.
+
+    `number`: of the point in the list of those that are written out, if it has one.
+    """
+    under = ["grid.", f"points.{number}.", "sample.keys.", "settings."]
+    found = {key: next(filter(None, (_at(tree, f"{section}{key}") for section in under)), None) for key in keys}
+    return {key: node.where if node else "" for key, node in found.items()}
+
+
+def in_file(mistake: Mistake, known: Mapping[str, str]) -> Mistake:
+    """Give the place of a mistake in the file of the sweep, if it is one of what a run lays over its scenario.
+
+    `known`: places, by key.
+    """
+    there = _place(mistake.against, known)
+    said = f"{mistake.against} is from "
+    problem = mistake.problem.replace(f"{said}{_SETTING}", f"{said}{there}") if there else mistake.problem
+    if mistake.where != _SETTING:
+        return replace(mistake, problem=problem)
+    place = _place(mistake.key, known)
+    return replace(mistake, problem=problem, where=_SETTING if place is None else place)
+
+
+def _place(key: str, known: Mapping[str, str]) -> str | None:
+    """Find the place of a key, or of what it lies in, or of what lies in it."""
+    parts = _parts(key)
+    around = [other for other in known if parts[: len(_parts(other))] == _parts(other)]
+    inside = [other for other in known if key and _parts(other)[: len(parts)] == parts]
+    chosen = max(around, key=len, default=None) or next(iter(inside), None)
+    return None if chosen is None else known[chosen]
+
+
+def _parts(key: str) -> list[str]:
+    return key.replace("[", ".").replace("]", "").split(".")
+
+
+def _at(node: TreeNode, key: str) -> TreeNode | None:
+    """Find what is written at a dotted key, of which any part may be quoted and hold dots; None if nothing is."""
+    rest = ".".join(_parts(key))
+    if not rest:
+        return node
+    inside: Iterable[tuple[Any, TreeNode]] = ()
+    if node.is_table:
+        inside = node.value.items()
+    elif isinstance(node.value, list):
+        inside = enumerate(node.value)
+    for name, each in inside:
+        if rest == str(name):
+            return each
+        if rest.startswith(f"{name}.") and (found := _at(each, rest[len(str(name)) + 1 :])) is not None:
+            return found
+    return None
