@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fabricsim.engine.carried import carried
 from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.uses import Beside, Calls, Interval, Use, apart, candidates, crossing, use_of
+from fabricsim.engine.uses import OtherLoad, RunCalls, Interval, Use, apart, candidates, crossing, use_of
 from fabricsim.records.program import NONE
 from fabricsim.results.result import Limits, Rest
 from fabricsim.workload.program import Program
@@ -39,7 +39,7 @@ def limits(
     kinds = program.calls.kinds
     communicators = fabric.communicators(kinds)
     of = program.calls.kind
-    calls = Calls(
+    calls = RunCalls(
         np.array(communicators, np.int64)[of],
         np.array([kind.size for kind in kinds], np.float64)[of],
         replay.calls["started"].astype(np.int64),
@@ -67,7 +67,7 @@ def limits(
 class _Found:
     """Of each call, the resource that its communicator uses most, and the one that it uses most itself."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: RunCalls) -> None:
         self._calls = calls
         self._took = took = calls.took
         self._mean: dict[int, float] = {}  # use by each communicator of what it uses most
@@ -106,7 +106,7 @@ class _Found:
         return self._limit[single, place], self._used[single, place], self._others[single, place]
 
 
-def _failed(fabric: Fabric, calls: Calls, demands: Demands) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _failed(fabric: Fabric, calls: RunCalls, demands: Demands) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Give for each call the wire that failed while it ran, the first one, and how long failures may have held it up.
 
     That is while the wire was down, as long again since timeouts double, and one timeout more. NONE and 0 if none did.
@@ -124,8 +124,8 @@ def _failed(fabric: Fabric, calls: Calls, demands: Demands) -> tuple[NDArray[np.
 
 
 def _loads_beside(
-    fabric: Fabric, calls: Calls, demands: Demands, sent: Mapping[int, list[Interval]]
-) -> dict[int, Beside]:
+    fabric: Fabric, calls: RunCalls, demands: Demands, sent: Mapping[int, list[Interval]]
+) -> dict[int, OtherLoad]:
     """Give the load of each resource that no call accounts for."""
     load = carried(fabric.parts, int(fabric.world.world["now"][0]))[0]
     own = np.bincount(calls.communicator, calls.bytes, minlength=max(demands, default=0) + 1)
@@ -133,11 +133,11 @@ def _loads_beside(
         for resource, units in demand.items():
             load[resource] -= units * own[communicator]
     return {
-        each: Beside.of(float(load[each]), sent[each]) for each in np.flatnonzero(load > 1).tolist() if each in sent
+        each: OtherLoad.of(float(load[each]), sent[each]) for each in np.flatnonzero(load > 1).tolist() if each in sent
     }
 
 
-def _rest(fabric: Fabric, communicator: int, demand: Mapping[int, float], calls: Calls) -> Rest:
+def _rest(fabric: Fabric, communicator: int, demand: Mapping[int, float], calls: RunCalls) -> Rest:
     """Say what calls of a communicator wait for while they do not use their narrowest resource."""
     if fabric.recorder is None:
         return Rest.LATENCY

@@ -16,7 +16,7 @@ Crossing = dict[int, dict[int, float]]
 
 
 @dataclass(frozen=True)
-class Calls:
+class RunCalls:
     """Calls of a run: communicator, bytes, start and end (ps) of each, shape ``(n_calls,)``."""
 
     communicator: NDArray[np.int64]
@@ -48,7 +48,7 @@ class Use(NamedTuple):
     others: NDArray[np.float64]
 
 
-class Beside(NamedTuple):
+class OtherLoad(NamedTuple):
     """Load of a resource that no call accounts for.
 
     `rate`: units/s while it came.
@@ -68,7 +68,7 @@ class Beside(NamedTuple):
         times = np.stack([begin, end], axis=1).ravel()
         return cls(load / seconds(int(came[-1])), times, np.stack([came - (end - begin), came], axis=1).ravel())
 
-    def share(self, calls: Calls, some: NDArray[np.int64], capacity: float) -> NDArray[np.float64]:
+    def share(self, calls: RunCalls, some: NDArray[np.int64], capacity: float) -> NDArray[np.float64]:
         """Mean use of the resource by it during each of some calls."""
         begin, end = (np.interp(times[some], self.times, self.came) for times in (calls.start, calls.end))
         return np.asarray(self.rate / capacity * (end - begin) / calls.took[some], np.float64)
@@ -111,7 +111,7 @@ def _covers(some: Mapping[int, float], capacity: float, shares: Mapping[int, flo
 
 
 def use_of(
-    calls: Calls, some: Mapping[int, float], capacity: float, left: RateLeft | None, beside: Beside | None
+    calls: RunCalls, some: Mapping[int, float], capacity: float, left: RateLeft | None, beside: OtherLoad | None
 ) -> Use:
     """Work out the use of a resource by the calls that cross it, each of which puts its bytes on it evenly.
 

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabricsim.engine.uses import Beside, Calls, candidates, crossing, use_of
+from fabricsim.engine.uses import OtherLoad, RunCalls, candidates, crossing, use_of
 from fabricsim.units import PS_PER_S
 
 LONG, SHORT = 0, 1
 S = PS_PER_S
 
 
-def calls(*rows: tuple[int, float, float, float]) -> Calls:
+def calls(*rows: tuple[int, float, float, float]) -> RunCalls:
     """Calls of a communicator, bytes, start and end in seconds."""
     communicator, size, start, end = zip(*rows, strict=True)
-    return Calls(
+    return RunCalls(
         np.array(communicator, np.int64), np.array(size, float), *(np.array(t) * S for t in (start, end))
     )  # fmt: skip
 
@@ -32,7 +32,9 @@ def test_a_long_call_does_not_dilute_what_a_short_one_uses() -> None:
 
 
 def test_other_traffic_counts_while_it_comes() -> None:
-    use = use_of(calls((LONG, 10, 0, 10)), {LONG: 1.0}, 10.0, None, Beside.of(20.0, [(5 * S, 9 * S), (7 * S, 10 * S)]))
+    use = use_of(
+        calls((LONG, 10, 0, 10)), {LONG: 1.0}, 10.0, None, OtherLoad.of(20.0, [(5 * S, 9 * S), (7 * S, 10 * S)])
+    )
 
     assert use.share == pytest.approx([0.1 + 0.2])
     assert use.others == pytest.approx([0.2])
