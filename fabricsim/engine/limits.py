@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fabricsim.engine.carried import carried
 from fabricsim.engine.completions import Replay
 from fabricsim.engine.fabric import Fabric
-from fabricsim.engine.uses import OtherLoad, RunCalls, Interval, Use, apart, candidates, crossing, use_of
+from fabricsim.engine.uses import Interval, OtherLoad, RunCalls, Use, apart, candidates, crossing, use_of
 from fabricsim.records.program import NONE
 from fabricsim.results.result import Limits, Rest
 from fabricsim.workload.program import Program
