@@ -58,7 +58,7 @@ def test_ctrl_c_is_seen_to_before_any_command_is_imported() -> None:
 @pytest.mark.slow
 def test_ctrl_c_while_python_starts_meets_no_code_of_commands() -> None:
     """In the first 40 ms or so Python itself may be interrupted, which prints what it imports."""
-    for after in range(0, 160, 8):
+    for after in range(0, 160, 20):
         run = subprocess.Popen([sys.executable, "-m", "fabricsim", "list"], stderr=subprocess.PIPE, text=True)
         time.sleep(after / 1000)
         run.send_signal(signal.SIGINT)

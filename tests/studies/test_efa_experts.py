@@ -70,11 +70,10 @@ def test_all_but_a_dispatcher_has_what_adapters_carry(row: int, share: float) ->
 
 
 @pytest.mark.slow
-def test_iterations_are_about_half_of_what_was_measured() -> None:
-    """`docs/explanation/validation/efa-experts.md` says so."""
-    found = efa_experts.STUDY.validate()
-    agreement = found.summary["agreement"]
+@pytest.mark.parametrize(("row", "error"), [(8, -0.661), (12, -0.576), (14, -0.621), (15, -0.610)])
+def test_iterations_are_about_half_of_what_was_measured(row: int, error: float) -> None:
+    """So says `docs/explanation/validation/efa-experts.md`, of these, which take seconds, and all others."""
+    assert len(efa_experts.rows()) == len(ROWS) == 16
+    published = efa_experts.rows()[row]
 
-    assert agreement["all"]["runs"] == len(found.rows) == len(ROWS) == 16
-    assert agreement["all"]["mean_error"] == pytest.approx(-0.498, abs=0.01)
-    assert max(row.error for row in found.rows) == pytest.approx(-0.279, abs=0.005)
+    assert published.predict() / published.value - 1 == pytest.approx(error, abs=0.01)

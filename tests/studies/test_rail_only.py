@@ -128,7 +128,7 @@ def test_most_pairs_of_a_dense_job_are_silent() -> None:
 
 @pytest.mark.slow
 def test_a_larger_domain_is_never_slower_and_rails_are_as_fast_as_a_clos(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "DOMAINS", (8, 32, 256, 1024))  # of seven in the study
+    monkeypatch.setattr(jobs, "DOMAINS", (8, 32, 256))  # of seven in the study
     rows = list(jobs.sweep(jobs.MODELS[0]))
 
     times = [row["closed_form_s"] for row in rows]
