@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
+from fabricsim.run.verbs import replay
 from fabricsim.traces import readers
 from fabricsim.traces.goal import reader as goal
 from fabricsim.traces.goal import writer
@@ -141,6 +142,18 @@ def test_a_schedule_of_too_many_statements_is_refused(tmp_path: Path, monkeypatc
 
     with pytest.raises(TraceError, match=":9: more than 3 statements"):
         schedule(tmp_path, SCHEDULE)
+
+
+def test_ranks_that_wait_for_one_another_are_named_with_the_file(tmp_path: Path) -> None:
+    each = "a: send 5b to {0}\nb: recv 5b from {0}\na requires b"
+    ranks = [f"{each.format(1)}\nc: send 7b to 2\nc requires a", each.format(0), "a: recv 7b from 0", "calc 5"]
+    blocks = "\n".join(f"rank {rank} {{\n{text}\n}}" for rank, text in enumerate(ranks))
+    (tmp_path / "dead.goal").write_text(f"num_ranks 4\n{blocks}\n", encoding="utf-8")
+
+    with pytest.raises(
+        TraceError, match=r"dead\.goal: ranks 0, 1 wait for one another: .* forms a circle; have a rank"
+    ):
+        replay(tmp_path / "dead.goal", "ideal-16")
 
 
 def equal(one: Recording, other: Recording) -> bool:
