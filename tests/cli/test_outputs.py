@@ -134,3 +134,14 @@ def test_what_users_write_is_not_replaced_by_another_form(fabricsim: Fabricsim, 
     assert said in err
     assert Path("mine.toml").read_text() == "seed = 1\n"
     assert not Path("mine.json").exists()
+
+
+@pytest.mark.parametrize(("logs", "picture"), [(["default"], "fitted.png"), (["default", "ring"], "fitted-2.png")])
+def test_pictures_beside_a_preset_are_not_replaced_either(fabricsim: Fabricsim, logs: list[str], picture: str) -> None:
+    Path(picture).write_text("mine")
+    tables = [f"hkbu-10gbe-{log}" for log in logs]
+    code, _, err = fabricsim("calibrate", *tables, "--cluster", "hkbu", "--transport", "tcp-10g", "-o", "fitted.toml")
+
+    assert code == 2
+    assert f"-o: {picture} is there already; add --force to replace it" in err
+    assert Path(picture).read_text() == "mine"
