@@ -116,6 +116,8 @@ def calibrate(  # noqa: PLR0913  one parameter per option
     if cluster is None or transport is None:
         raise InputError("a log needs --cluster and --transport, of which the latter is fitted; give both")
     tables = _tables(logs, test, smallest, largest)
+    if output is not None:
+        common.check_free(_pictures(output, tables).values(), force=force)
     chosen = [f"cluster={cluster}", f"transport={json.dumps(transport)}", *_collectives(collectives, tables)]
     chosen += settings or []
     if halves is not None:
@@ -252,9 +254,8 @@ def _draw(found: Calibration, output: Path) -> list[Path]:
     from fabricsim.report import plots  # noqa: PLC0415  imports matplotlib
     from fabricsim.report.calibrated import CalibratedRows, calibration  # noqa: PLC0415  as above
 
-    names = list(dict.fromkeys(each.measurement.name for each in found.compared))
-    written = []
-    for number, name in enumerate(names, start=1):
+    named = _pictures(output, [each.measurement for each in found.compared])
+    for name, path in named.items():
         rows = [each for each in found.compared if each.measurement.name == name]
         series = [
             CalibratedRows(
@@ -265,7 +266,13 @@ def _draw(found: Calibration, output: Path) -> list[Path]:
             )
             for each in rows
         ]
-        path = output.with_suffix(".png") if len(names) == 1 else output.with_name(f"{output.stem}-{number}.png")
         plots.save(calibration(series, f"{rows[0].measurement.test}, {Path(name).name}"), path)
-        written.append(path)
-    return written
+    return list(named.values())
+
+
+def _pictures(output: Path, tables: Sequence[Measurement]) -> dict[str, Path]:
+    """Name the pictures that are drawn beside a preset, by the measurements that they show."""
+    names = list(dict.fromkeys(table.name for table in tables))
+    if len(names) == 1:
+        return {names[0]: output.with_suffix(".png")}
+    return {name: output.with_name(f"{output.stem}-{number}.png") for number, name in enumerate(names, start=1)}

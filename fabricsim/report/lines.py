@@ -56,7 +56,7 @@ def frontier(  # noqa: PLR0913  the rest are rarely given, and by name only
 ) -> Figure:
     """Draw choices by two figures, and join those that none beats in both.
 
-    `points`: both figures, the label of the point, and the group whose colour and marker it gets.
+    `points`: both figures, the label of the point, empty for none, and the group whose colour and marker it gets.
     `x`, `y`: what the axes show, with units.
     `more`: whether more of each figure is better; else less is.
     `groups`: what the groups differ in, above their names.
@@ -80,7 +80,8 @@ def frontier(  # noqa: PLR0913  the rest are rarely given, and by name only
     steps = [ends[0], *best, ends[1]]
     axes.step(*zip(*steps, strict=True), where="post", color=style.MEASURED_COLOUR, linewidth=1, label="frontier")
     axes.set(xlim=(left, right), ylim=(low, high))
-    for at, height, label in _labels(points, 0.08 * (right - left), 0.045 * (high - low)):
+    labelled = [point for point in points if point[2]]
+    for at, height, label in _labels(labelled, 0.08 * (right - left), 0.045 * (high - low)):
         axes.annotate(label, (at, height), xytext=(5, 3), textcoords="offset points", fontsize=6)
     axes.grid(alpha=0.3)
     style.legend(figure, title=groups)

@@ -474,8 +474,7 @@ def _write_figures(axes: Axes, image: AxesImage, grid: NDArray[np.float64]) -> N
 
 @style.picture
 def _frontier(done: Rows, picture: Mapping[str, Any], name: str) -> Figure:
-    x, y, by = picture["x"], picture["y"], picture.get("by")
-    label = picture.get("label") or by
+    x, y, by, label = picture["x"], picture["y"], picture.get("by"), picture.get("label")
     across, up = (axis_name(key).up_to(_largest(done, key)) for key in (x, y))
     points = [
         (

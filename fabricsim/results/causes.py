@@ -21,6 +21,8 @@ _SLOW = 0.95
 """Share of the fastest of its tier below which a wire is said to be slow."""
 _AT_HOST = re.compile(r"\bhost\d")
 """In names of wires at hosts and of what is inside of them; a switch may be called ``hostleaf0``."""
+_STAGES = re.compile(r"pipeline|(?<![a-z])pp(?![a-z])", re.IGNORECASE)
+"""In names of the groups of pipelines."""
 _RESTS = {
     Rest.LATENCY: "latency",
     Rest.TIMEOUTS: "timeouts",
@@ -38,10 +40,11 @@ LIMITS = 0.01
 class Cause(TypedDict):
     """One cause, and the time that the critical path spends on it.
 
-    ``cause`` is ``compute``, ``host``, ``pipeline bubble``, ``idle``, the kind of a resource (``wire``, ``PCIe``, ...)
-    or what a call waits for while it uses none fully: ``failed link``, ``latency``, ``timeouts``, ``retransmissions``,
-    ``pauses`` or ``congestion control``. ``of`` is the collective, or the rank; ``resource`` the busiest one, if any.
-    At most ``time_s``, ``share`` of the iteration, would be gained if it took no time: another path may be as long.
+    ``cause`` is ``compute``, ``host``, ``pipeline bubble``, ``bubble`` (of traces that name no pipeline), ``idle``, the
+    kind of a resource (``wire``, ``PCIe``, ...) or what a call waits for while it uses none fully: ``failed link``,
+    ``latency``, ``timeouts``, ``retransmissions``, ``pauses`` or ``congestion control``. ``of`` is the collective, or
+    the rank; ``resource`` the busiest one, if any. At most ``time_s``, ``share`` of the iteration, would be gained if
+    it took no time: another path may be as long.
     """
 
     cause: str
@@ -105,9 +108,10 @@ def _parts(result: RunRecord, rank: int, begin: int, end: int) -> Iterable[_Part
         if kind == COLLECTIVE:
             yield from _of_call(result, int(calls[stretch.op]), stretch, limits)
             continue
-        if stretch.via != NONE and result.calls.kinds[result.calls.kind[stretch.via]].collective == "send_recv":
+        via = None if stretch.via == NONE else result.calls.kinds[result.calls.kind[stretch.via]]
+        if via is not None and via.collective == "send_recv":
             bubble = waits.within(stretch.begin, stretch.end)
-            yield _Part("pipeline bubble", "waiting for other stages", NONE, stretch.rank, bubble)
+            yield _Part(*_waited_for(via.dimension), NONE, stretch.rank, bubble)
             time -= bubble
         if kind == COMPUTE:
             timer = result.timers[timers[stretch.op]]
@@ -116,6 +120,13 @@ def _parts(result: RunRecord, rank: int, begin: int, end: int) -> Iterable[_Part
             yield _Part("host", "", NONE, stretch.rank, time)
         else:
             yield _Part("idle", "", NONE, stretch.rank, time)
+
+
+def _waited_for(dimension: str) -> tuple[str, str]:
+    """Say what a wait for the sender of a message is: of a pipeline, or of ranks of any kind as traces may have."""
+    if _STAGES.search(dimension):
+        return "pipeline bubble", "waiting for other stages"
+    return "bubble", "waiting for other ranks"
 
 
 def _of_call(result: RunRecord, call: int, stretch: Stretch, limits: Iterable[list[Any]]) -> Iterable[_Part]:

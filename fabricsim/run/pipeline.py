@@ -381,7 +381,8 @@ def replay(
     `rebuilt`: what `fabricsim.traces.rebuild.programs.rebuild` made of the trace.
     `watch`, `progress`: as of `simulate`.
     Returns: what was captured is in its `capture`.
-    Raises SimulationError if the cluster has too few ranks, or nothing was delivered.
+    Raises SimulationError if the cluster has too few ranks, or nothing was delivered; TraceError if ranks of the trace
+        wait for one another.
     """
     timed = rebuilt.program.ops["duration"][rebuilt.program.ops["kind"] == COMPUTE].any()
     notes = () if timed else ("the trace holds no times of kernels: compute is unknown, and taken as none",)
@@ -392,7 +393,11 @@ def replay(
     if (digest := FORMS.digest(form)) is not None:
         made_with = {**loaded.resolved.get("extensions", {}), form: digest}
         loaded = replace(loaded, resolved={**loaded.resolved, "extensions": made_with})
-    result = _run(loaded, lambda _: _one(program, notes), watch, progress)
+    try:
+        result = _run(loaded, lambda _: _one(program, notes), watch, progress)
+    except SimulationError:
+        rebuilt.refuse_circle()
+        raise
     known = timed and rebuilt.flops_per_rank > 0
     work = IterationWork(None, None, rebuilt.flops_per_rank * rebuilt.program.ranks, None) if known else None
     return replace(result, capture=agreement(rebuilt, form, result.spans), work=work)

@@ -95,7 +95,7 @@ def test_parts_of_a_sweep_draw_no_pictures(fabricsim: Fabricsim) -> None:
 
 @pytest.mark.usefixtures("named")
 def test_a_picture_that_cannot_be_drawn_loses_no_runs(fabricsim: Fabricsim) -> None:
-    text = 'scenario = "base.toml"\ngrid.seed = [1, 2]\n[[pictures]]\nx = "sed"\ny = "iteration_time_s"\n'
+    text = 'scenario = "base.toml"\ngrid.seed = [1, 2]\n[[pictures]]\nx = "seed"\ny = "first_cause"\n'
     Path("study.toml").write_text(text, encoding="utf-8")
 
     code, out, err = fabricsim("sweep", "study.toml", "-o", "made", "--workers", "1", "--json")
@@ -103,7 +103,7 @@ def test_a_picture_that_cannot_be_drawn_loses_no_runs(fabricsim: Fabricsim) -> N
     assert (code, len(json.loads(out))) == (2, 2)
     assert "wrote made/index.csv" in err
     assert "2 done, 0 failed" in err
-    assert "the index has no column 'sed'" in err
+    assert "y: 'first_cause' has " in err
 
 
 def test_a_folder_that_is_called_as_a_pattern_is_no_input(fabricsim: Fabricsim) -> None:
@@ -134,3 +134,14 @@ def test_what_users_write_is_not_replaced_by_another_form(fabricsim: Fabricsim, 
     assert said in err
     assert Path("mine.toml").read_text() == "seed = 1\n"
     assert not Path("mine.json").exists()
+
+
+@pytest.mark.parametrize(("logs", "picture"), [(["default"], "fitted.png"), (["default", "ring"], "fitted-2.png")])
+def test_pictures_beside_a_preset_are_not_replaced_either(fabricsim: Fabricsim, logs: list[str], picture: str) -> None:
+    Path(picture).write_text("mine")
+    tables = [f"hkbu-10gbe-{log}" for log in logs]
+    code, _, err = fabricsim("calibrate", *tables, "--cluster", "hkbu", "--transport", "tcp-10g", "-o", "fitted.toml")
+
+    assert code == 2
+    assert f"-o: {picture} is there already; add --force to replace it" in err
+    assert Path(picture).read_text() == "mine"

@@ -112,6 +112,14 @@ def test_a_frontier_says_what_its_groups_differ_in() -> None:
     assert figure.legends[0].get_title().get_text() == "Rate"
 
 
+@pytest.mark.parametrize(("label", "told"), [(None, set()), ("batch", {"1", "2"})])
+def test_points_of_a_frontier_do_not_repeat_the_legend(label: str | None, told: set[str]) -> None:
+    wanted = [{"kind": "frontier", "x": "batch", "y": "iteration_time_s", "by": "rate", "label": label}]
+    ((_, figure),) = pictures(rows(2), ["rate", "batch"], wanted, "study")
+
+    assert {text.get_text() for text in figure.axes[0].texts} == told
+
+
 def test_a_frontier_joins_what_none_beats() -> None:
     wanted = [{"kind": "frontier", "x": "batch", "y": "iteration_time_s", "value": None, "by": "rate"}]
     ((_, figure),) = pictures(rows(3), ["rate", "batch"], wanted, "study")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from fabricsim.results.critical_path import critical_path
 from fabricsim.results.resources import by_tier, resources, tier
 from fabricsim.results.result import Limits, LinkRecord, Rest, RunRecord
 from fabricsim.run.pipeline import load, simulate
+from fabricsim.run.verbs import replay
 from fabricsim.units import PS_PER_S
 from tests.reference import factory
 
@@ -62,6 +64,15 @@ def test_waiting_for_other_stages_is_the_pipeline_bubble() -> None:
     result = factory.pipeline(ranks=4, batches=1)
     first = causes(result)[0]
     assert (first["cause"], first["of"]) == ("pipeline bubble", "waiting for other stages")
+
+
+def test_waiting_for_other_ranks_of_a_trace_without_a_pipeline_is_no_pipeline_bubble(tmp_path: Path) -> None:
+    sends = "rank 0 {\nc: calc 1000000\na: send 5b to 1\na requires c\n}\n"
+    (tmp_path / "three.goal").write_text(f"num_ranks 2\n{sends}rank 1 {{\na: recv 5b from 0\n}}\n", encoding="utf-8")
+    first = causes(replay(tmp_path / "three.goal", "ideal-16"))[0]
+
+    assert (first["cause"], first["of"]) == ("bubble", "waiting for other ranks")
+    assert first["time_s"] == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("chunks", [1, 3])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fabricsim.errors import InputError, TraceError
 from fabricsim.records.program import NONE
+from fabricsim.run.verbs import replay
 from fabricsim.traces import readers
 from fabricsim.traces.goal import reader as goal
 from fabricsim.traces.goal import writer
@@ -101,7 +102,13 @@ def test_ranks_may_come_in_any_order_and_be_empty(tmp_path: Path) -> None:
         ("calc 1500", "calc 1.5", ":6: 'work: calc 1.5 cpu 1' is no GOAL"),
         ("calc 1500", "calc 9999999999999999", ":6: calc 9999999999999999 is too large; at most 8000000000000000"),
         ("4096b to", "9999999999999999999b to", ":7: size 9999999999999999999 is too large"),
-        ("cpu 1 nic 2", "cpu -1", ":7: 'out: send 4096b to 1 tag 7 cpu -1' is no GOAL; expected one"),
+        ("cpu 1 nic 2", "cpu -1", ":7: cpu -1 is negative; at least 0"),
+        ("4096b to", "-4096b to", ":7: size -4096 is negative; at least 0"),
+        ("4096b to", f"{'9' * 30}b to", f":7: size {'9' * 24}... is too large; at most "),
+        ("calc 1500", "calc 99999999999999999999", ":6: calc 99999999999999999999 is too large; at most 80000"),
+        ("tag 7 cpu 1", "tag -2", ":7: tag -2 is negative"),
+        ("to 0", "to -2", ":14: rank -2 is negative"),
+        ("num_ranks 2", f"num_ranks {'9' * 20}", ":3: num_ranks 99999999999999999999 is too large; at most 262144"),
         ("cpu 1 nic 2", "cpu 1 cpu 1", ":7: 'out: send 4096b to 1 tag 7 cpu 1 cpu 1' is no GOAL"),
         ("cpu 1 nic 2", "cpu 99999999999", ":7: cpu 99999999999 is too large"),
         ("tag 7 cpu 1", "tag 4294967295", ":7: tag 4294967295 is too large"),
@@ -121,6 +128,9 @@ def test_mistakes_name_the_line(tmp_path: Path, old: str, new: str, message: str
 
 
 def test_time_to_read_grows_with_length_only(tmp_path: Path) -> None:
+    words = "a" * 30_000 + "to  " * 8_000
+    with pytest.raises(TraceError, match=":2: 'aaaa"):
+        schedule(tmp_path, f"num_ranks 1\n{words}\n")
     hostile = "num_ranks 1\n" + "/* " * 21_000 + "\n*/" + " " * 60_000 + "rank 0 {\n" + "a:" * 30_000 + "\n"
 
     with pytest.raises(TraceError, match=":4: 'a:a:a:"):
@@ -132,6 +142,18 @@ def test_a_schedule_of_too_many_statements_is_refused(tmp_path: Path, monkeypatc
 
     with pytest.raises(TraceError, match=":9: more than 3 statements"):
         schedule(tmp_path, SCHEDULE)
+
+
+def test_ranks_that_wait_for_one_another_are_named_with_the_file(tmp_path: Path) -> None:
+    each = "a: send 5b to {0}\nb: recv 5b from {0}\na requires b"
+    ranks = [f"{each.format(1)}\nc: send 7b to 2\nc requires a", each.format(0), "a: recv 7b from 0", "calc 5"]
+    blocks = "\n".join(f"rank {rank} {{\n{text}\n}}" for rank, text in enumerate(ranks))
+    (tmp_path / "dead.goal").write_text(f"num_ranks 4\n{blocks}\n", encoding="utf-8")
+
+    with pytest.raises(
+        TraceError, match=r"dead\.goal: ranks 0, 1 wait for one another: .* forms a circle; have a rank"
+    ):
+        replay(tmp_path / "dead.goal", "ideal-16")
 
 
 def equal(one: Recording, other: Recording) -> bool:

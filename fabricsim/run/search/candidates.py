@@ -168,8 +168,9 @@ class Candidates:
         if not found:
             return
         if all(one.network.unpriced for one in found):
-            msg = f"{self._loaded.path}: none of {len(found):,} layouts has a network with a price, such as one that"
-            raise InputError(f"{msg} {found[0].reason}")
+            raise InputError(
+                f"{self._loaded.path}: none of {len(found):,} layouts can be priced; such as: {found[0].reason}"
+            )
         job, same = own.scenario.job, self._loaded.scenario
         alike = (one for one in found if one.job == job and one.network.base.scenario == same)
         marked = next(alike, None)

@@ -43,6 +43,25 @@ _PATHLIKE = "./"
 """Letters one of which is in the name of each file that a scenario names."""
 
 
+_OF_JOB = (
+    *("iteration_time_s", "tokens_per_s", "tflops_per_gpu", "mfu", "compute_s", "exposed_communication_s", "host_s"),
+    *("bubble_s", "overlapped_communication_s", "ranks", "first_cause", "first_cause_share"),
+    *("hottest_link", "hottest_link_utilisation"),
+)
+_SPREAD = ("min", "mean", "p50", "p99", "max")
+COLUMNS = {
+    "job": _OF_JOB,
+    "replay": (*_OF_JOB, "captured_iteration_time_s"),
+    "traffic": (
+        "makespan_s",
+        *(f"{name}_{each}" for name in ("completion_time_s", "slowdown") for each in _SPREAD),
+        *("flows", "total_bytes", "hottest_link", "hottest_link_utilisation"),
+    ),
+    "bench": ("time_s", "algbw_bytes_per_s", "busbw_bytes_per_s", "size_bytes", "ranks"),
+}
+"""Headline results of a run, by what is done."""
+
+
 class Task(NamedTuple):
     """A run to make.
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabricsim.errors import InputError
+from fabricsim.run.bill import COST, POWER, REMARK
 from fabricsim.run.sweeps import index
 from fabricsim.run.sweeps.points import flat, points
-from fabricsim.run.sweeps.runs import SweptRun, Task, buffer_size, carried_out, read_run, texts_in
+from fabricsim.run.sweeps.runs import COLUMNS, SweptRun, Task, buffer_size, carried_out, read_run, texts_in
 from fabricsim.run.sweeps.written import places, placing, sections
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.base import Spec
@@ -172,6 +173,7 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
     with placing(tree, [*sections(len(written.points)), ""]):
         sweep = Sweep(written.name or name, written, folder, tuple(points(written)), tree)
         _check_options(sweep)
+        _check_pictures(sweep)
         if written.prices:
             read_prices(sweep.beside(written.prices))  # a mistake in it is no matter of single runs
     return sweep
@@ -189,6 +191,19 @@ def _check_options(sweep: Sweep) -> None:
     if sweep.written.bench is not None:
         for size in dict.fromkeys(str(point.get(_SIZE, sweep.written.bench.size)) for point in sweep.points):
             buffer_size(size)
+
+
+def _check_pictures(sweep: Sweep) -> None:
+    """Refuse pictures of columns that the index will not have, before anything is run."""
+    priced = (COST, POWER, REMARK) if sweep.written.prices else ()
+    known = list(dict.fromkeys(key for point in sweep.points for key in point))
+    known += ["run", "status", *COLUMNS[sweep.kind], *priced, "error"]
+    for number, picture in enumerate(sweep.written.pictures):
+        named = {key: name for key, name in picture.model_dump().items() if key != "kind" and name is not None}
+        for key, name in named.items():
+            if name not in known:
+                hint = did_you_mean(name, known, f"columns are {', '.join(known)}")
+                raise InputError(f"pictures[{number}].{key}: the index has no column {name!r}; {hint}")
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,14 @@ _STATEMENT = re.compile(
     rf"|({_LABEL})\s+(i?requires)\s+({_LABEL}))\s*(?=\}}|$)",
     re.ASCII,
 )
+_NUMBER = re.compile(r"(?<!\w)([a-z_]{2,9})\s++(-\d++|\d{20,}+)(?=b?\b)", re.ASCII)
+"""A number with its word that no statement takes: negative, or of more digits than are looked at."""
+_KINDS = {"send": "size", "recv": "size", "to": "rank", "from": "rank"}
+"""What the number behind a word is, if it is not called like the word."""
+_MOST = {"size": MOST_SIZE, "rank": MOST_RANKS, "num_ranks": MOST_RANKS, "calc": _MOST_CALC}
+"""Largest numbers, those of options aside."""
+_SHOWN = 24
+"""Digits of a number that are shown."""
 _COMMENT = re.compile(r"//|/\*")
 
 
@@ -219,7 +227,18 @@ class _Scanner(LineParser):
         return recording
 
     def _unknown(self, line: str, place: int, expected: str) -> NoReturn:
+        self._refuse_number(line[place:].partition("}")[0])
         self.fail(f"{line[place : place + 60].rstrip()!r} is no GOAL; expected {expected}")
+
+    def _refuse_number(self, text: str) -> None:
+        """Refuse what is no GOAL for a number in it; any rank and any tag are written -1."""
+        for word, digits in _NUMBER.findall(text):
+            what = _KINDS.get(word, word)
+            told = digits if len(digits) <= _SHOWN else f"{digits[:_SHOWN]}..."
+            if not digits.startswith("-"):
+                self.fail(f"{what} {told} is too large; at most {_MOST.get(what, MOST_OPTION)}")
+            if digits != "-1" or word not in {"to", "from", "tag"}:
+                self.fail(f"{what} {told} is negative; at least 0")
 
 
 FORM = Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS", recognises, read)

@@ -31,6 +31,18 @@ def in_turn(
     return np.stack([before[follows], after[follows]], axis=1)
 
 
+def circle(ops: NDArray[np.void], successors: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Say which ops wait for one another in a circle, if all of a call wait for what one of them waits for.
+
+    `ops`, `successors`: of a program.
+    """
+    edges = np.stack([np.repeat(np.arange(len(ops)), ops["successors"]), successors], axis=1).astype(np.int64)
+    calls = ops["call"].astype(np.int64)
+    behind, before = (_places(calls, some) < 0 for some in (edges, edges[:, ::-1]))
+    found: NDArray[np.bool_] = behind & before
+    return found
+
+
 def _places(calls: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
     """Place each op behind what it waits for, all of a call at once; NONE in a circle and behind it (Kahn 1962)."""
     count = int(calls.max(initial=-1)) + 1

@@ -18,7 +18,7 @@ from fabricsim.records.program import NONE
 from fabricsim.traces.rank_groups import shown
 from fabricsim.traces.rebuild.cast import Cast, assign
 from fabricsim.traces.rebuild.clocks import ENDS_TOGETHER, delays
-from fabricsim.traces.rebuild.communicators import in_turn, numbered
+from fabricsim.traces.rebuild.communicators import circle, in_turn, numbered
 from fabricsim.traces.rebuild.dependencies import Ordered, delayed, order
 from fabricsim.traces.rebuild.matching import Matched, match
 from fabricsim.traces.rebuild.sizes import resized
@@ -59,6 +59,7 @@ class Rebuilt:
     `assumptions`: what was assumed, a sentence each.
     `flops_per_rank`: of an iteration, as the trace says them of its kernels: mean of the captured ranks; 0 if it does
         not.
+    `source`: file of the trace, of several the first.
     """
 
     program: Program
@@ -73,6 +74,14 @@ class Rebuilt:
     captured_span: int
     assumptions: tuple[str, ...]
     flops_per_rank: float
+    source: str
+
+    def refuse_circle(self) -> None:
+        """Raise TraceError if ranks wait for one another in a circle of messages, so that none goes on."""
+        stuck = np.unique(self.program.ops["rank"][circle(self.program.ops, self.program.successors)]).tolist()
+        if stuck:
+            msg = f"ranks {shown(stuck, 8)} wait for one another: what their messages depend on forms a circle; have a "
+            raise TraceError(self.source, f"{msg}rank send before what it receives, or take out a dependency")
 
     @property
     def timed(self) -> bool:
@@ -187,6 +196,7 @@ class _Weaver:
             self._span(),
             self._assumptions(),
             float(np.mean([_flops(recording) for recording in self.trace.recordings])),
+            str(self.trace.recordings[0].source),
         )
 
     def _program(self) -> Program:

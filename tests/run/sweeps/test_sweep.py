@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from fabricsim.errors import InputError, ScenarioError
+from fabricsim.run.bill import COST, POWER, REMARK
 from fabricsim.run.pipeline import load, simulate
 from fabricsim.run.sweeps import runs, sweep, workers
+from fabricsim.run.sweeps.runs import COLUMNS
 
 SMALL = {"cluster.hosts": 2, "job.parallelism.data": 2, "job.global_batch": 8, "job.micro_batch": 4}
 STUDY: dict[str, Any] = {
@@ -313,6 +315,7 @@ def test_traffic_benchmarks_and_replays_are_swept(tmp_path: Path, study: dict[st
     times = [row.get("time_s") or row.get("makespan_s") or row["iteration_time_s"] for row in rows]
     assert times[0] != times[1]
     assert all(row[column] > 0 for row in rows)
+    assert set(rows[0]) == {"run", "status", "error", *study["grid"], *COLUMNS[sweep.read(study).kind]}
 
 
 @pytest.mark.slow
@@ -446,6 +449,33 @@ def test_sizes_of_buffers_are_checked_before_any_run(tmp_path: Path, fixed: str,
         sweep.read(tmp_path / "study.toml")
     assert said in str(raised.value)
     assert "distribution" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("picture", "said"),
+    [
+        (
+            '{ x = "sed", y = "mfu" }',
+            "pictures[0].x: the index has no column 'sed'; did you mean 'seed'?",
+        ),
+        ('{ x = "seed", y = "makespan_s" }', "study.toml:3: pictures[0].y: the index has no column 'makespan_s'; "),
+        ('{ x = "network_cost_per_gpu_usd", y = "mfu" }', "pictures[0].x: the index has no column 'network_cost"),
+    ],
+)
+def test_pictures_of_no_column_are_refused_before_any_run(tmp_path: Path, picture: str, said: str) -> None:
+    text = f"scenario = 'gpt2-medium-dp'\ngrid.seed = [1, 2]\npictures = [{picture}]\n"
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(InputError) as raised:
+        sweep.read(tmp_path / "study.toml")
+    assert said in str(raised.value)
+
+
+def test_columns_of_pictures_are_those_of_the_index(tmp_path: Path) -> None:
+    study = {"scenario": "gpt2-medium-dp", "settings": SMALL, "grid": {"seed": [1]}, "prices": "list-400g"}
+    (row,) = run(tmp_path, study).rows
+
+    assert set(row) - {COST, POWER, REMARK} == {"run", "status", "seed", "error", *COLUMNS["job"]}
 
 
 def test_the_name_of_a_scenario_is_no_sweep() -> None:
