@@ -1,19 +1,13 @@
 """A console on which no line ends between a number and its unit."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.containers import Lines
+from rich.segment import Segment
 from rich.text import Text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from rich.console import ConsoleOptions, RenderableType
-    from rich.containers import Lines
-    from rich.segment import Segment
 
 _HELD = "\ue000"
 """Stands for a blank at which no line ends; of one column, and nothing that anybody writes."""

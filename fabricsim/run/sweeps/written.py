@@ -1,19 +1,13 @@
 """Where the keys of a sweep are written: what is wrong with one names the file and line."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fabricsim.errors import InputError, ScenarioError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from fabricsim.errors import Mistake
-    from fabricsim.scenario.tree import TreeNode
+from fabricsim.errors import InputError, Mistake, ScenarioError
+from fabricsim.scenario.tree import TreeNode
 
 _SETTING = "--set"
 """Place of what runs lay over their scenario."""
