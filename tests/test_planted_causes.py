@@ -206,6 +206,21 @@ def test_a_long_call_that_hardly_loads_a_link_hides_no_short_one_that_fills_it()
     assert any("wire leaf0->spine0, heavy data all_reduce (shared with light)" in line for line in printed(result))
 
 
+@pytest.mark.parametrize(
+    ("spines", "failure", "said"),
+    [
+        (2, 'from="{last}ps"', "routing would have known after 5 s (fabric.reconvergence), when all was over"),
+        (1, 'until="30ms"', "there is no other way, so that messages wait for the repair"),
+    ],
+)
+def test_a_note_says_whether_routing_had_another_way(spines: int, failure: str, said: str) -> None:
+    last = simulate(load("gpt2-medium-dp", (*FOUR, leaves(spines, "100Gbps")))).iteration - MS // 10
+    fabric = leaves(spines, "100Gbps", f',failures=[{{link="leaf0-spine0",{failure.format(last=last)}}}]')
+    (note,) = [note for note in simulate(load("gpt2-medium-dp", (*FOUR, fabric))).notes if "failed: " in note]
+
+    assert said in note
+
+
 def replayed(settings: tuple[str, ...], program: Program) -> RunRecord:
     ready = pipeline._one(program)  # noqa: SLF001  a run of any program, as a replay is
     return pipeline._run(load("gpt2-medium-dp", settings), lambda _: ready, None, None)  # noqa: SLF001  likewise

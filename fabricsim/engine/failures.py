@@ -65,12 +65,16 @@ class FabricEvent:
 
 
 class Outage(NamedTuple):
-    """A wire that was down: from when until it was up or routed around (NEVER: not yet), ps, and routes over it."""
+    """A wire that was down: from when until it was up or routed around (NEVER: not yet), ps, and routes over it.
+
+    `stuck`: whether routing knows of it, and knows no other way for these routes.
+    """
 
     wire: int
     begin: int
     end: int
     routes: frozenset[int]
+    stuck: bool = False
 
 
 class _Drawn(NamedTuple):
@@ -278,14 +282,16 @@ class Failures:
 
     def _pass_over(self, wires: Iterable[int], now: int) -> None:
         """End the outages of wires that routing avoids, but for routes that have no other way."""
-        stuck = self._wiring.routes_over(wires)
-        for wire, crossed in stuck.items():
+        for wire, crossed in self._wiring.routes_over(wires).items():
             for number, place in enumerate(self._open[wire]):
                 outage = self.outages[place]
-                if outage.routes - crossed:
-                    self.outages[place] = outage._replace(end=now, routes=outage.routes - crossed)
-                    self._open[wire][number] = len(self.outages)
-                    self.outages.append(outage._replace(routes=outage.routes & crossed))
+                left = outage._replace(routes=outage.routes & crossed, stuck=True)
+                if outage.routes == left.routes:
+                    self.outages[place] = left
+                    continue
+                self.outages[place] = outage._replace(end=now)
+                self._open[wire][number] = len(self.outages)
+                self.outages.append(left._replace(begin=now))
 
     def _close(self, wires: Iterable[int], now: int) -> None:
         """End the outages of wires that are up again; routes that were made meanwhile waited for them, too."""
@@ -306,13 +312,14 @@ class Failures:
             f"fabric.failures[{index}] has a rate that its links do not exceed as built: it makes none slower"
             for index in sorted(self._as_built)
         ]
-        return [said for said in (self._waits(), _OF_BIT_ERRORS if self._lossy else "", *later, *as_built) if said]
+        return [said for said in (self._waits(end), _OF_BIT_ERRORS if self._lossy else "", *later, *as_built) if said]
 
-    def _waits(self) -> str:
-        hit = [each for each in self.outages if each.routes and each.end > each.begin]
+    def _waits(self, end: int) -> str:
+        until_end = [each._replace(end=min(each.end, end)) for each in self.outages]
+        hit = [each for each in until_end if each.routes and each.end > each.begin]
         if not hit:
             return ""
-        stuck = [each for each in hit if each.end - each.begin > (self.reconvergence if each.begin else 0)]
+        stuck = [each for each in hit if each.stuck]
         names = list(dict.fromkeys(self.platform.wires.names[each.wire] for each in stuck or hit))
         timer = self._world.timer
         again = f"{_time(timer.first)} (transport.packet.minimum_timeout"
@@ -322,7 +329,7 @@ class Failures:
         said = f"{some_of(names, _MOST_NAMED)} failed: "
         lost = f"what was lost at the end of a message is sent again after a retransmission timeout, {again}"
         if stuck:
-            return f"{said}there is no other way, so that messages wait until it is up; {lost}"
+            return f"{said}there is no other way, so that messages wait for the repair; {lost}"
         known = f"after {_time(self.reconvergence)} (fabric.reconvergence)"
         if max(each.end - each.begin for each in hit) < self.reconvergence:
             return f"{said}{lost}; routing would have known {known}, when all was over"

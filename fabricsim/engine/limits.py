@@ -79,7 +79,7 @@ class _Found:
     def weigh(self, resource: int, communicators: Iterable[int], use: Use, ahead: float) -> None:
         """Take a resource for what it is used most by; of equal ones the first stays.
 
-        `ahead`: how much more than it is it counts during a single call.
+        `ahead`: added to its use if that of single calls is compared.
         """
         self._during[:, use.calls] = use.share, use.others
         for communicator in communicators:

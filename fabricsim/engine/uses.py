@@ -52,7 +52,7 @@ class OtherLoad(NamedTuple):
     """Load of a resource that no call accounts for.
 
     `rate`: units/s while it came.
-    `times`: when that begins and ends, by turns, ps; shape ``(2 n,)``.
+    `times`: when the load begins and ends, by turns, ps; shape ``(2 n,)``.
     `came`: time up to each of them in which it came, ps.
     """
 

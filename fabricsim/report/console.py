@@ -11,7 +11,7 @@ from rich.text import Text
 
 _HELD = "\ue000"
 """Stands for a blank at which no line ends; of one column, and nothing that anybody writes."""
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mun]?s|[KMGT]i?B(?:/s)?|B|[kMGT]?b/s|TFLOP/s|k?W)(?![\w/]))")
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mun]?s|d|h|min|k?m|[KMGT]?i?B(?:/s)?|[kMGT]?b/s|TFLOP/s|k?W)(?![\w/]))")
 
 
 def held(text: str) -> str:

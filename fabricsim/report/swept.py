@@ -463,7 +463,7 @@ def _write_figures(axes: Axes, image: AxesImage, grid: NDArray[np.float64]) -> N
     """Write the figure of each cell into it, if they are few and there is room."""
     told = {(line, column): f"{each:.3g}" for (line, column), each in np.ndenumerate(grid) if np.isfinite(each)}
     wide = axes.get_figure().get_figwidth() - 2 * _BESIDE  # type: ignore[union-attr]  # it has one
-    longest = max(map(len, told.values())) + 1
+    longest = max(map(len, told.values()), default=0) + 1
     if grid.size > _MOST_FIGURES or longest * style.LETTER * grid.shape[1] > wide:
         return
     for (line, column), text in told.items():

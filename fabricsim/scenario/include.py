@@ -210,6 +210,11 @@ def _without_shape(below: TreeNode, topology: object) -> TreeNode:
     return below.without(given_up(str(topology), None if routing is None else routing.value))
 
 
+def is_key(text: str) -> bool:
+    """Whether a dotted key has the form of those of scenarios."""
+    return _KEYS.fullmatch(text) is not None
+
+
 def override(text: str, place: str = "--set") -> TreeNode:
     """Read one ``--set`` such as ``"cluster.hosts=4"``; `place` is where its mistakes are said to be.
 
@@ -218,7 +223,7 @@ def override(text: str, place: str = "--set") -> TreeNode:
     Raises InputError if there is no equals sign or no dotted key before it.
     """
     key, equals, value = text.partition("=")
-    if not equals or not _KEYS.fullmatch(key.strip()):
+    if not equals or not is_key(key.strip()):
         raise InputError(f"{place} {text!r} is not of the form table.key=value, such as cluster.hosts=4")
     if key.strip() == "extends":
         msg = f"{place} {text!r}: what a scenario extends is written in its file; load that scenario instead"

@@ -9,7 +9,7 @@ Every mistake is noted with its place, and all are reported together.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -299,14 +299,11 @@ def _validated(tables: Mapping[str, Any]) -> Scenario:
 
 def _said_once(mistakes: Sequence[Mistake]) -> list[Mistake]:
     """Leave out what the job lacks that several are laid over, and what each of them has wrong from there."""
-    base = [mistake for mistake in mistakes if mistake.key.startswith("job.")]
-    lacking = [mistake for mistake in base if mistake.problem == "is missing"]
-    own = [replace(mistake, key=_OF_ONE.sub("job.", mistake.key)) for mistake in mistakes]
-    return [
-        mistake
-        for mistake, alike in zip(mistakes, own, strict=True)
-        if mistake not in lacking and (mistake == alike or alike not in base)
-    ]
+    own = [mistake for mistake in mistakes if mistake.key.startswith("job.") and mistake.problem != "is missing"]
+    said = {(each.where, each.key, each.problem) for each in own}
+    of_jobs = [mistake for mistake in mistakes if not mistake.key.startswith("job.")]
+    alike = [(each.where, _OF_ONE.sub("job.", each.key), each.problem) for each in of_jobs]
+    return own + [mistake for mistake, one in zip(of_jobs, alike, strict=True) if one not in said]
 
 
 def _lacking(needed: object, known: Mapping[str, str]) -> Iterator[Mistake]:

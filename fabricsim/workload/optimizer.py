@@ -121,7 +121,7 @@ def optimizer_operations(
 
 
 def _widest(job: Job) -> int:
-    """Elements of the widest bias of a layer; what has more is a matrix."""
+    """Elements of the widest bias of a layer; what has more is taken for a matrix, as is BERT's bias over its words."""
     return max(job.model.feed_forward or 0, 4 * job.model.hidden)
 
 

@@ -104,9 +104,9 @@ def test_a_job_that_others_are_laid_over_need_not_be_complete() -> None:
         from_tables(tables)
 
 
-@pytest.mark.parametrize("setting", ["job.micro_batch=x", "job.modle=bert-base", "job.model=bert-bas"])
+@pytest.mark.parametrize("setting", ["job.micro_batch=x", "job.modle=bert-base", "job.foo=1", "job.model=bert-bas"])
 def test_what_is_wrong_in_the_job_itself_is_said_once(setting: str) -> None:
-    with pytest.raises(ScenarioError, match=r"1 mistake in the scenario:\s+--set: job\.m"):
+    with pytest.raises(ScenarioError, match=r"1 mistake in the scenario:\s+--set: job\.(m|foo)"):
         load("two-jobs", [setting])
 
 

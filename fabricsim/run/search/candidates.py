@@ -168,9 +168,8 @@ class Candidates:
         if not found:
             return
         if all(one.network.unpriced for one in found):
-            raise InputError(
-                f"{self._loaded.path}: none of {len(found):,} layouts can be priced; such as: {found[0].reason}"
-            )
+            none = f"none of {len(found):,} layouts can be priced"
+            raise InputError(f"{self._loaded.path}: {none}; the first of them {found[0].reason}")
         job, same = own.scenario.job, self._loaded.scenario
         alike = (one for one in found if one.job == job and one.network.base.scenario == same)
         marked = next(alike, None)

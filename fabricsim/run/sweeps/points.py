@@ -20,6 +20,8 @@ _LEAF = {"from", "include"}
 """Keys of tables that are values: ranges, and presets of which some keys are changed."""
 _EXACT = 1e-9
 """Share of a whole number by which one that is computed may miss it."""
+_NEAR = 1e-3
+"""By which a whole number may be missed at most, however large it is."""
 _FEW = 8
 """Values of a list that is proposed."""
 _QUANTITY = re.compile(r"\s*([+-]?\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?)\s*(\D\S*)\s*")
@@ -98,7 +100,8 @@ def _is_whole(table: Mapping[str, Any]) -> bool:
 
 def _refuse_fractions(place: str, table: Mapping[str, Any], numbers: Sequence[float]) -> None:
     """Refuse a range of whole numbers of which some are not."""
-    broken = next((number for number in numbers if abs(number - round(number)) > _EXACT * max(abs(number), 1)), None)
+    off = ((number, abs(number - round(number))) for number in numbers)
+    broken = next((number for number, by in off if by > min(_EXACT * max(abs(number), 1), _NEAR)), None)
     if broken is None:
         return
     first, last = table["from"], table["to"]

@@ -24,6 +24,7 @@ from fabricsim.run.sweeps.runs import COLUMNS, SweptRun, Task, buffer_size, carr
 from fabricsim.run.sweeps.written import places, placing, sections
 from fabricsim.run.warm import compile_kernels
 from fabricsim.scenario.base import Spec
+from fabricsim.scenario.include import is_key
 from fabricsim.scenario.load import load
 from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.source import exists, parse, read_text
@@ -102,8 +103,21 @@ class Sweep:
             scenario = self.beside(str(point.get("scenario", self.written.scenario)))
             more = self.written.keep_results, self.beside(self.written.prices or "")
             laid = {**fixed, **rest}
-            where = places(self.tree, laid, number * len(self.written.points) // len(self.points))
+            where = places(self.tree, laid, self._written_out(number))
             yield Task(number, kind, scenario, laid, asked, output, *more, where)
+
+    def _written_out(self, number: int) -> int:
+        """Give the number of a point in the list of those that are written out, if there are such."""
+        return number * len(self.written.points) // len(self.points)
+
+    def check_sizes(self) -> None:
+        """Refuse sizes of buffers that are none, where they are written."""
+        if self.written.bench is None:
+            return
+        for number, point in enumerate(self.points):
+            size = str(point.get(_SIZE, self.written.bench.size))
+            with placing(self.tree, [f"points.{self._written_out(number)}.", *sections(0), ""]):
+                buffer_size(size)
 
     def _is_option(self, key: str) -> bool:
         """Whether a key is an option of what is done, not of the scenario."""
@@ -163,7 +177,7 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
     if settings:
         laid = {key: TreeNode(value, "--set") for key, value in settings.items()}
         below = tree.table("settings")
-        tree = tree.laid({"settings": TreeNode({**laid, **(below.value if below else {})})})
+        tree = tree.laid({"settings": TreeNode({**laid, **(below.value if below else {}), **laid})})
         written = written.model_copy(update={"settings": {**flat(written.settings), **settings}})
     if len(given := [kind for kind in _KINDS if getattr(written, kind) is not None]) > 1:
         msg = (
@@ -176,11 +190,15 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
         _check_pictures(sweep)
         if written.prices:
             read_prices(sweep.beside(written.prices))  # a mistake in it is no matter of single runs
+    sweep.check_sizes()
     return sweep
 
 
 def _check_options(sweep: Sweep) -> None:
-    """Refuse options that what is done does not have, and sizes of buffers that are none."""
+    """Refuse keys that no scenario can have, and options that what is done does not have."""
+    for key in {key for point in sweep.points for key in point}:
+        if not is_key(key):
+            raise InputError(f"{key}: is no key of a scenario; write it like cluster.hosts")
     if sweep.kind == "job":
         return
     known = _KINDS[sweep.kind].model_fields
@@ -188,9 +206,6 @@ def _check_options(sweep: Sweep) -> None:
         option = key.partition(".")[2]
         if option not in known:
             raise InputError(f"{key}: unknown option; {did_you_mean(option, known, 'known are ' + ', '.join(known))}")
-    if sweep.written.bench is not None:
-        for size in dict.fromkeys(str(point.get(_SIZE, sweep.written.bench.size)) for point in sweep.points):
-            buffer_size(size)
 
 
 def _check_pictures(sweep: Sweep) -> None:

@@ -85,8 +85,9 @@ def _at(node: TreeNode, key: str) -> TreeNode | None:
     elif isinstance(node.value, list):
         inside = enumerate(node.value)
     for name, each in inside:
-        if rest == str(name):
+        own = ".".join(_parts(str(name)))
+        if rest == own:
             return each
-        if rest.startswith(f"{name}.") and (found := _at(each, rest[len(str(name)) + 1 :])) is not None:
+        if rest.startswith(f"{own}.") and (found := _at(each, rest[len(own) + 1 :])) is not None:
             return found
     return None

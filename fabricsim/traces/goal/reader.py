@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"(?<!\w)([a-z_]{2,9})\s++(-\d++|\d{20,}+)(?=b?\b)", re.ASC
 """A number with its word that no statement takes: negative, or of more digits than are looked at."""
 _KINDS = {"send": "size", "recv": "size", "to": "rank", "from": "rank"}
 """What the number behind a word is, if it is not called like the word."""
-_MOST = {"size": MOST_SIZE, "rank": MOST_RANKS, "num_ranks": MOST_RANKS, "calc": _MOST_CALC}
+_MOST = {"size": MOST_SIZE, "rank": MOST_RANKS - 1, "num_ranks": MOST_RANKS, "calc": _MOST_CALC}
 """Largest numbers, those of options aside."""
 _SHOWN = 24
 """Digits of a number that are shown."""
@@ -237,8 +237,9 @@ class _Scanner(LineParser):
             told = digits if len(digits) <= _SHOWN else f"{digits[:_SHOWN]}..."
             if not digits.startswith("-"):
                 self.fail(f"{what} {told} is too large; at most {_MOST.get(what, MOST_OPTION)}")
-            if digits != "-1" or word not in {"to", "from", "tag"}:
-                self.fail(f"{what} {told} is negative; at least 0")
+            least = -1 if word in {"to", "from", "tag"} else 0
+            if int(digits) < least:
+                self.fail(f"{what} {told} is too small; at least {least}")
 
 
 FORM = Form("goal", "GOAL schedules as text, of LogGOPSim and ATLAHS", recognises, read)

@@ -416,12 +416,31 @@ def test_mistakes_of_runs_name_the_line_of_the_sweep(tmp_path: Path) -> None:
     assert f"{file}:5: job.global_batch: 9 is no multiple" in row["error"]
 
 
+def test_what_is_laid_over_a_setting_of_the_file_is_said_to_be_so(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    file.write_text('scenario = "ideal-16"\n[settings]\nengine = "flow"\n[grid]\nseed = [1]\n', encoding="utf-8")
+
+    (row,) = sweep.run(sweep.read(file, {"engine": "bogus"}), tmp_path).rows
+
+    assert "--set: engine: 'bogus'" in row["error"]
+
+
+def test_a_size_that_is_none_is_said_at_its_point(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    points = "".join(f'[[points]]\n"bench.size" = "{size}"\n' for size in ("1MiB", "2MiB", "7 foo"))
+    file.write_text(f'scenario = "ideal-16"\n[bench]\ntest = "all_reduce"\nsize = "1MiB"\n{points}', encoding="utf-8")
+
+    with pytest.raises(InputError, match=r"study\.toml:10: bench\.size: unit 'foo'"):
+        sweep.read(file)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("a = { from = 1, to = 2, stepp = 1 }", "study.toml:3: grid.a.stepp: unknown key"),
         ('"a.b" = [1, 1]', "study.toml:3: grid.a.b[1]: 1 is there already"),
         ("a = [1]\n[[points]]\na = 1", "study.toml:3: a: is varied twice"),
+        ('"fabric.failures[0].frm" = ["1ms"]', "study.toml:3: fabric.failures[0].frm: is no key"),
         ("", "study.toml: nothing is varied"),
     ],
 )
