@@ -24,7 +24,7 @@ class RunCalls:
     start: NDArray[np.int64]
     end: NDArray[np.int64]
 
-    @property
+    @cached_property
     def took(self) -> NDArray[np.int64]:
         """Time of each, ps."""
         return self.end - self.start

@@ -106,6 +106,7 @@ def test_ranks_may_come_in_any_order_and_be_empty(tmp_path: Path) -> None:
         ("4096b to", "-4096b to", ":7: size -4096 is too small; at least 0"),
         ("4096b to", f"{'9' * 30}b to", f":7: size {'9' * 24}... is too large; at most "),
         ("calc 1500", "calc 99999999999999999999", ":6: calc 99999999999999999999 is too large; at most 80000"),
+        ("4096b to", f"-{'9' * 5000}b to", f":7: size -{'9' * 23}... is too small; at least 0"),
         ("tag 7 cpu 1", "tag -2", ":7: tag -2 is too small; at least -1"),
         ("to 0", "to -2", ":14: rank -2 is too small; at least -1"),
         ("num_ranks 2", f"num_ranks {'9' * 20}", ":3: num_ranks 99999999999999999999 is too large; at most 262144"),

@@ -238,7 +238,7 @@ class _Scanner(LineParser):
             if not digits.startswith("-"):
                 self.fail(f"{what} {told} is too large; at most {_MOST.get(what, MOST_OPTION)}")
             least = -1 if word in {"to", "from", "tag"} else 0
-            if int(digits) < least:
+            if digits != str(least):
                 self.fail(f"{what} {told} is too small; at least {least}")
 
 
