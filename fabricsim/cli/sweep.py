@@ -128,8 +128,7 @@ def _draw(result: SweepResult, folder: Path) -> None:
     from fabricsim.report.swept import pictures  # noqa: PLC0415  as above
 
     wanted = [picture.model_dump() for picture in result.sweep.written.pictures]
-    varied = list(dict.fromkeys(key for point in result.sweep.points for key in point))
-    for name, figure in pictures(result.rows, varied, wanted, result.sweep.name):
+    for name, figure in pictures(result.rows, result.sweep.varied, wanted, result.sweep.name):
         plots.save(figure, folder / name)
         result.files.append(folder / name)
 
@@ -143,8 +142,7 @@ def _finish(result: SweepResult, took: float, *, as_json: bool) -> None:
     else:
         from fabricsim.report.swept import swept_text  # noqa: PLC0415  imports rich
 
-        varied = list(dict.fromkeys(key for point in result.sweep.points for key in point))
-        common.show(*swept_text(result.rows, varied))
+        common.show(*swept_text(result.rows, result.sweep.varied))
     more = f", {state.known:,} were there" if state.known else ""
     ended = f"{state.done - state.failed:,} done, {state.failed:,} failed"
     common.note(f"{human_count(state.done, 'runs')} in {took:.1f} s: {ended}{more}")

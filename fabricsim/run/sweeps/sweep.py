@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -106,6 +107,11 @@ class Sweep:
             where = places(self.tree, laid, self._written_out(number))
             yield Task(number, kind, scenario, laid, asked, output, *more, where)
 
+    @cached_property
+    def varied(self) -> list[str]:
+        """Keys that points have, in the order in which they are written."""
+        return list(dict.fromkeys(key for point in self.points for key in point))
+
     def _written_out(self, number: int) -> int:
         """Give the number of a point in the list of those that are written out, if there are such."""
         return number * len(self.written.points) // len(self.points)
@@ -114,8 +120,10 @@ class Sweep:
         """Refuse sizes of buffers that are none, where they are written."""
         if self.written.bench is None:
             return
+        first: dict[str, int] = {}  # points of each size
         for number, point in enumerate(self.points):
-            size = str(point.get(_SIZE, self.written.bench.size))
+            first.setdefault(str(point.get(_SIZE, self.written.bench.size)), number)
+        for size, number in first.items():
             with placing(self.tree, [f"points.{self._written_out(number)}.", *sections(0), ""]):
                 buffer_size(size)
 
@@ -177,7 +185,7 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
     if settings:
         laid = {key: TreeNode(value, "--set") for key, value in settings.items()}
         below = tree.table("settings")
-        tree = tree.laid({"settings": TreeNode({**laid, **(below.value if below else {}), **laid})})
+        tree = tree.laid({"settings": TreeNode({**(below.value if below else {}), **laid})})
         written = written.model_copy(update={"settings": {**flat(written.settings), **settings}})
     if len(given := [kind for kind in _KINDS if getattr(written, kind) is not None]) > 1:
         msg = (
@@ -196,23 +204,22 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
 
 def _check_options(sweep: Sweep) -> None:
     """Refuse keys that no scenario can have, and options that what is done does not have."""
-    for key in {key for point in sweep.points for key in point}:
+    for key in sweep.varied:
         if not is_key(key):
             raise InputError(f"{key}: is no key of a scenario; write it like cluster.hosts")
     if sweep.kind == "job":
         return
     known = _KINDS[sweep.kind].model_fields
-    for key in {key for point in sweep.points for key in point if key.partition(".")[0] == sweep.kind}:
-        option = key.partition(".")[2]
-        if option not in known:
+    for key in sweep.varied:
+        kind, _, option = key.partition(".")
+        if kind == sweep.kind and option not in known:
             raise InputError(f"{key}: unknown option; {did_you_mean(option, known, 'known are ' + ', '.join(known))}")
 
 
 def _check_pictures(sweep: Sweep) -> None:
     """Refuse pictures of columns that the index will not have, before anything is run."""
     priced = (COST, POWER, REMARK) if sweep.written.prices else ()
-    known = list(dict.fromkeys(key for point in sweep.points for key in point))
-    known += ["run", "status", *COLUMNS[sweep.kind], *priced, "error"]
+    known = [*sweep.varied, "run", "status", *COLUMNS[sweep.kind], *priced, "error"]
     for number, picture in enumerate(sweep.written.pictures):
         named = {key: name for key, name in picture.model_dump().items() if key != "kind" and name is not None}
         for key, name in named.items():

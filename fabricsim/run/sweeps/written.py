@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from fabricsim.errors import InputError, Mistake, ScenarioError
 from fabricsim.scenario.tree import TreeNode
 
 _SETTING = "--set"
 """Place of what runs lay over their scenario."""
+_ENDS = re.compile(r"[.\[]|$")
+"""What a part of a key may end with."""
+_INDEX = re.compile(r"\d{1,9}", re.ASCII)
 
 
 @contextmanager
@@ -75,19 +77,20 @@ def _parts(key: str) -> list[str]:
 
 
 def _at(node: TreeNode, key: str) -> TreeNode | None:
-    """Find what is written at a dotted key, of which any part may be quoted and hold dots; None if nothing is."""
-    rest = ".".join(_parts(key))
-    if not rest:
+    """Find what is written at a key such as ``grid.a.b`` or ``pictures[0].x``; None if nothing is.
+
+    What is quoted, as keys of ``--set`` are, comes before what stands in tables.
+    """
+    if not key:
         return node
-    inside: Iterable[tuple[Any, TreeNode]] = ()
-    if node.is_table:
-        inside = node.value.items()
-    elif isinstance(node.value, list):
-        inside = enumerate(node.value)
-    for name, each in inside:
-        own = ".".join(_parts(str(name)))
-        if rest == own:
-            return each
-        if rest.startswith(f"{own}.") and (found := _at(each, rest[len(own) + 1 :])) is not None:
+    if isinstance(node.value, list):
+        number, _, rest = key.partition(".")
+        there = _INDEX.fullmatch(number) and int(number) < len(node.value)
+        return _at(node.value[int(number)], rest) if there else None
+    for end in reversed([*_ENDS.finditer(key)]) if node.is_table else ():
+        inside = node.value.get(key[: end.start()])
+        rest = key[end.end() :]
+        found = inside and _at(inside, rest.replace("]", "", 1) if end[0] == "[" else rest)
+        if found:
             return found
     return None
