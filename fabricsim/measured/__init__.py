@@ -5,7 +5,6 @@ A TOML file per table in this folder: ``title``, ``source``, ``licence``, ``cert
 prints them; `load` turns them into base units.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabricsim.errors import InputError
+from fabricsim.files.packaged import tables
 from fabricsim.scenario.suggest import did_you_mean
 
 Certainty = Literal["captured", "published", "secondary", "inferred"]
@@ -91,8 +91,7 @@ def load(name: str) -> MeasuredTable:
     known = names()
     if name not in known:
         raise InputError(f"no measured table {name!r}; {did_you_mean(name, known)}")
-    file = resources.files(__name__) / f"{name}.toml"
-    return _table(name, tomllib.loads(file.read_text(encoding="utf-8")))
+    return _table(name, tables(__name__, f"{name}.toml"))
 
 
 def figures(name: str) -> dict[str, Figure]:

@@ -7,9 +7,7 @@ left out (`TableCase.judged_from`).
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +19,7 @@ from fabricsim.collectives.nccl.choice import threshold
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.collectives.nccl.tuning import PROTOCOLS
 from fabricsim.collectives.tree import double_parents, over_hosts
+from fabricsim.files.packaged import tables
 from fabricsim.results.summary import bus_factor
 from fabricsim.results.validation import Validation, ValidationRow
 from fabricsim.run.bench import collective_times
@@ -68,8 +67,7 @@ class TableCase:
 _INSIDE = ("cluster.hosts=1", "cluster.intra_host=nvlink", "cluster.gpus_per_pcie_switch=1")
 _CALIBRATES = "reduce_scatter"
 _AS_MEASURED_ELSEWHERE = "h200-sxm"  # GPU whose NCCL figures are another's, so that no row of its own gave them
-_FILE = resources.files(__package__) / "nccl.toml"
-CASES = msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8"))["case"], tuple[TableCase, ...])
+CASES = msgspec.convert(tables(__package__, "nccl.toml")["case"], tuple[TableCase, ...])
 """All tables, in the order of the report."""
 
 

@@ -6,15 +6,14 @@ was read (2.5.6, 2.8 and 2.9, 2.16, 2.21, 2.28), U for those in between.
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Literal
 
 import msgspec
 
 from fabricsim.errors import InputError
+from fabricsim.files.packaged import tables
 
 Algorithm = Literal["tree", "ring", "nvls", "nvls-tree", "pat"]
 """As NCCL_ALGO names them. CollNet needs switches that reduce, and is not chosen unless asked for."""
@@ -113,7 +112,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?", re.ASCII)
 
 def _read() -> tuple[Tuning, ...]:
     """Read all entries of the table, each over the one before."""
-    table = tomllib.loads(resources.files(__package__).joinpath("tuning.toml").read_text(encoding="utf-8"))
+    table = tables(__package__, "tuning.toml")
     said: dict[str, object] = {}
     return tuple(msgspec.convert(said := said | entry, Tuning) for entry in table["nccl"])
 

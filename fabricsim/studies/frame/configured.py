@@ -6,13 +6,12 @@ NeMo-Framework-Launcher, launcher_scripts/conf/config.yaml, has it for 24.03.01 
 no more for 24.09 (susd1234@e09264f).
 """
 
-import tomllib
-from importlib import resources
-
 import numpy as np
 
+from fabricsim.files.packaged import tables
+
 _LAUNCHER = "24.07"
-_TABLES = tomllib.loads((resources.files(__package__) / "configured.toml").read_text(encoding="utf-8"))
+_TABLES = tables(__package__, "configured.toml")
 FLASH_ATTENTION_2 = {"forward": 0.345, "forward_overhead": 84, "backward": 0.33}
 """How fast flash-attn 2 is on H100, as keys of a GPU behind ``attention_``.
 

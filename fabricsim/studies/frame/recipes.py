@@ -13,17 +13,16 @@ Messages of interleaved schedules go beside passes (``overlap_p2p_comm``): by a 
 (of 340B, @35a9aec) of dgxc-benchmarking and run_and_time.sh of MLPerf v3.0. U: the others.
 """
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from importlib import resources
 from statistics import NormalDist
 
 import numpy as np
 
 from fabricsim import measured
 from fabricsim.errors import InputError
+from fabricsim.files.packaged import tables
 from fabricsim.run.pipeline import load
 from fabricsim.scenario.job import Job
 from fabricsim.scenario.suggest import did_you_mean
@@ -48,7 +47,7 @@ _MOST_MESSAGES = 10_000  # of all-to-alls side by side: a ring over hosts tells 
 _LONG = 6  # micro-batches per stage up to which all are simulated
 _RECOMPUTE = ("none", "feed-forward", "full")
 SCALES = ((256, "below 256 GPUs"), (1024, "256 to 1k GPUs"), (4096, "1k to 4k GPUs"), (10**9, "above 4k GPUs"))
-_ATTENTION = tomllib.loads((resources.files(__package__) / "attention.toml").read_text(encoding="utf-8"))
+_ATTENTION = tables(__package__, "attention.toml")
 # JAX issues kernels from C++, and MaxText's recipe keeps queries, keys and values (maxtext/configure.sh of the same
 # repository: remat_policy save_qkv_proj of Llama 3, @0b71cfd), that of Llama 2 their projection, too (custom, @35a9aec)
 _MAXTEXT = {"llama2-70b": "keep-attention", "llama3-70b": "keep-qkv"}

@@ -1,10 +1,10 @@
 """How releases of Megatron-Bridge run mixtures of experts, by their recipes; ``releases.toml`` has the sources."""
 
-import tomllib
 from collections.abc import Iterable
-from importlib import resources
 
-_TABLES = tomllib.loads((resources.files(__package__) / "releases.toml").read_text(encoding="utf-8"))
+from fabricsim.files.packaged import tables
+
+_TABLES = tables(__package__, "releases.toml")
 _SETTINGS: dict[str, str] = _TABLES["settings"]
 _WHOLE = "whole fused overlap"
 
