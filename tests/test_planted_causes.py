@@ -206,6 +206,14 @@ def test_a_long_call_that_hardly_loads_a_link_hides_no_short_one_that_fills_it()
     assert any("wire leaf0->spine0, heavy data all_reduce (shared with light)" in line for line in printed(result))
 
 
+def test_jobs_that_send_one_after_the_other_have_their_own_links() -> None:
+    """Each fills the links of its hosts as much as the one above them, which the other has at another time."""
+    lines = printed(simulate(load("two-jobs", [MODEL, "jobs.red.start=200ms"])))
+
+    assert sum("wire host" in line for line in lines if line.startswith(("red ", "blue "))) == 2
+    assert not any("shared with" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("spines", "failure", "said"),
     [

@@ -85,29 +85,30 @@ def crossing(demands: Mapping[int, Mapping[int, float]]) -> Crossing:
 
 
 def candidates(crossed: Crossing, capacities: Sequence[float], always: Iterable[int]) -> list[int]:
-    """List the resources that some call may use more than any other, in their order.
+    """List the resources that some call may use as much as any other, in their order.
 
-    Others are crossed by fewer communicators than one of these, or as many, and no byte takes more of what they carry.
+    Of each other there is one of these of which all bytes that cross both take more of what it carries, or one that is
+    crossed by the same communicators, as much by each.
 
     `always`: those that carry what no call accounts for, or are slower for a time.
     """
-    most: dict[int, tuple[float, int, int]] = {}
+    most: dict[int, tuple[float, int]] = {}
     for resource, some in crossed.items():
         for communicator, units in some.items():
-            rank = units / capacities[resource], len(some), -resource
+            rank = units / capacities[resource], -resource
             most[communicator] = max(most.get(communicator, rank), rank)
     first: dict[tuple[tuple[int, float], ...], int] = {}  # of those on which all put as much
     for resource, some in crossed.items():
         shares = {communicator: units / capacities[resource] for communicator, units in some.items()}
-        above = {-most[communicator][2] for communicator in some} - {resource}
+        above = {-most[communicator][1] for communicator in some} - {resource}
         if not any(_covers(crossed[other], capacities[other], shares) for other in above):
             first.setdefault(tuple(sorted(shares.items())), resource)
     return sorted({*first.values(), *(crossed.keys() & always)})
 
 
 def _covers(some: Mapping[int, float], capacity: float, shares: Mapping[int, float]) -> bool:
-    """Whether each communicator puts at least as much on a resource of some capacity."""
-    return all(some.get(communicator, 0.0) / capacity >= share for communicator, share in shares.items())
+    """Whether each communicator puts more on a resource of some capacity."""
+    return all(some.get(communicator, 0.0) / capacity > share for communicator, share in shares.items())
 
 
 def use_of(
