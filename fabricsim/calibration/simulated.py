@@ -1,7 +1,6 @@
 """What the simulator says of the measured tables: times by size under given parameters."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -12,10 +11,11 @@ from fabricsim.calibration.measurements import Measurement
 from fabricsim.calibration.parameters import Parameter, way
 from fabricsim.collectives.nccl.plan import NcclPlan
 from fabricsim.engine.fabric import Fabric
-from fabricsim.errors import InputError, Mistake, ScenarioError
+from fabricsim.errors import InputError
 from fabricsim.run.bench import collective_times, point_to_point_times
 from fabricsim.scenario.load import load
 from fabricsim.scenario.scenario import Scenario
+from fabricsim.scenario.toml_text import Setting
 from fabricsim.scenario.transport import Transport
 
 WINDOW = 64
@@ -37,19 +37,16 @@ def described(base: str, settings: Sequence[str], measurement: Measurement) -> l
             msg = f"{name}: ran on {measurement.ranks} ranks of hosts that it does not name; --set cluster.hosts=..."
             raise InputError(msg)
     if measurement.hosts:
-        told.append(f"cluster.hosts={measurement.hosts}")
+        told.append(Setting(f"cluster.hosts={measurement.hosts}", measurement.name))
         per_host, rest = divmod(measurement.ranks, measurement.hosts)
         if rest:
             msg = (
                 f"{measurement.name}: {measurement.ranks} ranks on {measurement.hosts} hosts are not alike on each host"
             )
             raise InputError(msg)
-        told.append(f"cluster.gpus_per_host={per_host}")
+        told.append(Setting(f"cluster.gpus_per_host={per_host}", measurement.name))
     settled = [*settings, *told]
-    try:
-        scenario = load(base, settled).scenario
-    except ScenarioError as error:
-        raise ScenarioError([_of_table(mistake, told, measurement.name) for mistake in error.mistakes]) from error
+    scenario = load(base, settled).scenario
     if measurement.kind == "collective" and scenario.collectives.nccl is None:
         msg = "--collectives names no version of NCCL, so what ran is not known: such as --collectives nccl-2.6"
         raise InputError(msg)
@@ -60,15 +57,6 @@ def described(base: str, settings: Sequence[str], measurement: Measurement) -> l
         )
         raise InputError(msg)
     return settled
-
-
-def _of_table(mistake: Mistake, told: Sequence[str], name: str) -> Mistake:
-    """Say of a mistake in what a table tells that it is from there; settings of the user are as they were."""
-    keys, problem = {text.partition("=")[0] for text in told}, mistake.problem
-    for key in keys:
-        problem = problem.replace(f"{key} is from --set", f"{key} is from {name}")
-    mine = mistake.where == "--set" and mistake.key in keys
-    return replace(mistake, problem=problem, where=name if mine else mistake.where)
 
 
 class Simulated:

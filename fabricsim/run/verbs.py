@@ -20,6 +20,7 @@ from fabricsim.run.result import Result, TrafficResult, shown
 from fabricsim.scenario import given, library
 from fabricsim.scenario.load import LoadedScenario, Overrides, load
 from fabricsim.scenario.suggest import did_you_mean
+from fabricsim.scenario.toml_text import settings, texts
 from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import rebuild
 
@@ -247,8 +248,10 @@ def compare(
     given.require(over, Mapping, "over", "a dict of keys and the values of each")
     lists = {key: given.several(values, f"over[{key!r}]") for key, values in over.items()}
     if not isinstance(scenario, LoadedScenario):
+        own = texts(overrides)
         every = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
-        return simulate_all([load(scenario, overrides, over=each) for each in every], jobs=jobs, progress=progress)
+        loaded = [load(scenario, [*own, *settings(each, "over")]) for each in every]
+        return simulate_all(loaded, jobs=jobs, progress=progress)
     raise InputError("a loaded scenario is settled: give compare its name, file or dict")
 
 

@@ -30,6 +30,7 @@ from fabricsim.scenario.fabric import TOPOLOGIES, given_up
 from fabricsim.scenario.schedule import SCHEDULES
 from fabricsim.scenario.source import parse, read_text
 from fabricsim.scenario.suggest import did_you_mean, show
+from fabricsim.scenario.toml_text import SET, Setting
 from fabricsim.scenario.tree import TreeNode, build
 
 TablePath = tuple[str, ...]
@@ -215,18 +216,19 @@ def is_key(text: str) -> bool:
     return _KEYS.fullmatch(text) is not None
 
 
-def override(text: str, place: str = "--set") -> TreeNode:
-    """Read one ``--set`` such as ``"cluster.hosts=4"``; `place` is where its mistakes are said to be.
+def override(text: str) -> TreeNode:
+    """Read one ``--set`` such as ``"cluster.hosts=4"``, or a `Setting`, which says where its mistakes are said to be.
 
     Returns: the override as a tree of tables. The value is read as TOML; what is no TOML value, such as ``tcp-10g`` or
         ``25MB``, is taken as text.
     Raises InputError if there is no equals sign or no dotted key before it.
     """
+    place = text.place if isinstance(text, Setting) else SET
     key, equals, value = text.partition("=")
     if not equals or not is_key(key.strip()):
-        raise InputError(f"{place} {text!r} is not of the form table.key=value, such as cluster.hosts=4")
+        raise InputError(f"{place} {str(text)!r} is not of the form table.key=value, such as cluster.hosts=4")
     if key.strip() == "extends":
-        msg = f"{place} {text!r}: what a scenario extends is written in its file; load that scenario instead"
+        msg = f"{place} {str(text)!r}: what a scenario extends is written in its file; load that scenario instead"
         raise InputError(msg)
     node = build(_value(value.strip()), place)
     for part in reversed(key.strip().split(".")):

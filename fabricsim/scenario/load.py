@@ -39,8 +39,6 @@ _INCOMPLETE = ("missing", "union_tag_not_found", "default_factory_not_called")
 _PARTS = re.compile(r'"([^"]*)"|([^.\[\]]+)')  # of a dotted key; one that holds a point stands in quotes
 Overrides = Mapping[str, Any] | Sequence[str]
 """Settings by their keys, such as ``{"cluster.hosts": 4}``, or texts as ``--set`` takes them."""
-_Setting = tuple[str, str]
-"""A text as ``--set`` takes it, and where its mistakes are said to be."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +65,7 @@ class LoadedScenario:
 
 
 def load(
-    scenario: str | Path | Mapping[str, Any],
-    overrides: Overrides = (),
-    *,
-    with_job: bool = True,
-    over: Mapping[str, Any] | None = None,
+    scenario: str | Path | Mapping[str, Any], overrides: Overrides = (), *, with_job: bool = True
 ) -> LoadedScenario:
     """Load a scenario.
 
@@ -81,11 +75,10 @@ def load(
     `overrides`: settings laid over it, in order: ``{"cluster.hosts": 4, "transport": "tcp-10g", "job.micro_batch":
         2}``, or texts as ``--set`` takes them, ``["cluster.hosts=4"]``. Files in them lie below the working directory.
     `with_job`: whether to keep the scenario's job.
-    `over`: settings laid over all that, as `fabricsim.compare` has them, in which mistakes are said to be.
     Raises InputError if the file cannot be read, is no TOML, or an override has no ``key=value`` form; ScenarioError if
         the scenario has mistakes; it lists all of them.
     """
-    laid = [*_settings(overrides), *((text, "over") for text in texts(over or {}))]
+    laid = texts(overrides)
     if isinstance(scenario, Mapping):
         name = str(scenario.get("name", "scenario"))
         text = "\n".join(lines(scenario, {}))
@@ -93,12 +86,6 @@ def load(
     given.require(scenario, (str, Path), "scenario", "a file, the name of a shipped one, or dicts")
     file, label = _locate(scenario)
     return _loaded(read_text(file, label), file, label, laid, with_job=with_job)
-
-
-def _settings(overrides: Overrides) -> list[_Setting]:
-    """Give overrides as texts, each with where its mistakes are said to be."""
-    place = "overrides" if isinstance(overrides, Mapping) else "--set"
-    return [(text, place) for text in texts(overrides)]
 
 
 def machine(name: str, transport: str, hosts: int, overrides: Sequence[str] = ()) -> LoadedScenario:
@@ -118,23 +105,21 @@ fabric = "single-switch"
 transport = "{transport}"
 collectives = "nccl"
 """
-    return _loaded(source, Path(f"{name}.toml"), name, _settings(overrides))
+    return _loaded(source, Path(f"{name}.toml"), name, texts(overrides))
 
 
-def _loaded(
-    source: str, file: Path, label: str, settings: Sequence[_Setting], *, with_job: bool = True
-) -> LoadedScenario:
+def _loaded(source: str, file: Path, label: str, settings: Sequence[str], *, with_job: bool = True) -> LoadedScenario:
     includer = Includer()
     root = _laid(source, file, label, settings, includer, with_job=with_job)
     scenario, laid = _checked(root, includer)
     tables = _tables(laid)
     read = [*([] if label == _DICT else [file]), *includer.files, *named_files(tables)]
-    asked = tuple(".".join(path) for text, _ in settings for path, _ in leaves(override(text)))
+    asked = tuple(".".join(path) for text in settings for path, _ in leaves(override(text)))
     return LoadedScenario(scenario, source, tables, file, dict(grades(laid)), tuple(dict.fromkeys(read)), asked)
 
 
 def _laid(  # noqa: PLR0913  as of `_loaded`
-    source: str, file: Path, label: str, settings: Sequence[_Setting], includer: Includer, *, with_job: bool = True
+    source: str, file: Path, label: str, settings: Sequence[str], includer: Includer, *, with_job: bool = True
 ) -> TreeNode:
     """Lay a scenario over what it extends, and settings over both."""
     own = parse(source, label, numbered=label != _DICT)
@@ -143,8 +128,8 @@ def _laid(  # noqa: PLR0913  as of `_loaded`
         root = overlay(root, TreeNode({"name": TreeNode(file.stem, label)}, root.where))
     if not with_job:
         root = root.without(_OF_JOBS)
-    for text, place in settings:
-        laid = override(text, place)
+    for text in settings:
+        laid = override(text)
         if not with_job and (left := _OF_JOBS & laid.value.keys()):
             key = text.partition("=")[0].strip()
             msg = (
@@ -159,7 +144,7 @@ def resolved_tree(path: str | Path, overrides: Sequence[str] = ()) -> TreeNode:
     """Load a scenario as tables whose values know where they were written; parameters and errors as of `load`."""
     file, label = _locate(path)
     includer = Includer()
-    root = _laid(read_text(file, label), file, label, _settings(overrides), includer)
+    root = _laid(read_text(file, label), file, label, texts(overrides), includer)
     _checked(root, includer)
     return _with_base_switch(Includer().resolve(_with_base_job(root)))
 

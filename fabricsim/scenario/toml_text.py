@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from fabricsim.scenario import given
 _TABLE = re.compile(r"\s*\[([\w.-]+)\]\s*(?:#\s*(.*))?$")
 _LINE = re.compile(r"""\s*([\w-]+)\s*=\s*(?:"[^"]*"|'[^']*'|[^#"'])*(?:#\s*(.*\S))?\s*$""")
 
+SET = "--set"
+"""Where the mistakes of settings are said to be that people give on the command line."""
 Comments = dict[tuple[str, ...], str]
 """Of tables and keys, by their path."""
 
@@ -75,12 +77,25 @@ def lines(
             yield from lines(value, comments, width, inner)
 
 
-def settings(values: Mapping[str, Any]) -> list[str]:
-    """Write values as ``key=value``, as ``--set`` takes them.
+class Setting(str):
+    """A text such as ``cluster.hosts=4``, as ``--set`` takes it, which knows where its mistakes are said to be."""
+
+    __slots__ = ("place",)
+    place: str
+
+    def __new__(cls, text: str, place: str = SET) -> Self:
+        """Take a text; `place` is such as ``--set`` or ``sweep.toml:7``."""
+        made = super().__new__(cls, text)
+        made.place = place
+        return made
+
+
+def settings(values: Mapping[str, Any], place: str = SET) -> list[str]:
+    """Write values as ``key=value``, as ``--set`` takes them; `place` is where their mistakes are said to be.
 
     Raises InputError if a value is of no type that TOML has.
     """
-    return [f"{key}={_value(value, (key,))}" for key, value in values.items()]
+    return [Setting(f"{key}={_value(value, (key,))}", place) for key, value in values.items()]
 
 
 def texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
@@ -89,7 +104,7 @@ def texts(overrides: Mapping[str, Any] | Sequence[str]) -> list[str]:
     Raises InputError if they are not several texts, or as `settings` does.
     """
     if isinstance(overrides, Mapping):
-        return settings(overrides)
+        return settings(overrides, "overrides")
     return [given.text(each, "overrides") for each in given.several(overrides, "overrides", least=0)]
 
 

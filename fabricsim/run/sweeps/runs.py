@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from fabricsim import provenance
-from fabricsim.errors import FabricsimError, InputError, ScenarioError
+from fabricsim.errors import FabricsimError, InputError
 from fabricsim.files.atomic import whole
 from fabricsim.results.summary import Summary, bus_factor, summarise
 from fabricsim.results.traffic import TrafficSummary, summarise_traffic
@@ -21,14 +21,13 @@ from fabricsim.run import bench, pipeline
 from fabricsim.run.bill import COST, POWER, REMARK, per_gpu
 from fabricsim.run.result import Result, TrafficResult
 from fabricsim.run.sweeps.workers import results
-from fabricsim.run.sweeps.written import in_file
 from fabricsim.run.verbs import bench as time_collective
 from fabricsim.run.verbs import traffic as send
 from fabricsim.scenario import library
 from fabricsim.scenario.load import LoadedScenario
 from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.suggest import show
-from fabricsim.scenario.toml_text import settings
+from fabricsim.scenario.toml_text import SET, Setting, settings
 from fabricsim.traces.readers import read as read_trace
 from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
 from fabricsim.units import BYTES, parse
@@ -199,15 +198,9 @@ def _file_digest(text: str) -> str:
 
 
 def _load(task: Task) -> LoadedScenario:
-    """Load the scenario of a run. Raises ScenarioError, which says of settings where the sweep has them."""
-    try:
-        return _laid(task)
-    except ScenarioError as error:
-        raise ScenarioError([in_file(mistake, task.places or {}) for mistake in error.mistakes]) from error
-
-
-def _laid(task: Task) -> LoadedScenario:
-    given = settings(task.settings)
+    """Load the scenario of a run; mistakes of settings are said to be where the sweep has them."""
+    places, texts = task.places or {}, settings(task.settings)
+    given = [Setting(text, places.get(key) or SET) for key, text in zip(task.settings, texts, strict=True)]
     if task.kind == "replay":
         ranks = _rebuilt(task).program.ranks
         return pipeline.load_fabric(str(task.scenario), ranks, task.options.get("transport"), given)

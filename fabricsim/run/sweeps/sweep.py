@@ -31,6 +31,7 @@ from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.source import exists, parse, read_text
 from fabricsim.scenario.suggest import did_you_mean
 from fabricsim.scenario.swept import ReplayedTrace, SentTraffic, SweptScenario, TimedCollective
+from fabricsim.scenario.toml_text import SET
 from fabricsim.scenario.tree import TreeNode, build
 from fabricsim.scenario.validated import validated
 
@@ -183,7 +184,7 @@ def read(study: str | Path | Mapping[str, Any], settings: Mapping[str, Any] | No
         tree, folder, name = parse(read_text(path), str(study)), path.parent, path.stem
     written = validated(tree, SweptScenario, "the sweep")
     if settings:
-        laid = {key: TreeNode(value, "--set") for key, value in settings.items()}
+        laid = {key: TreeNode(value, SET) for key, value in settings.items()}
         below = tree.table("settings")
         tree = tree.laid({"settings": TreeNode({**(below.value if below else {}), **laid})})
         written = written.model_copy(update={"settings": {**flat(written.settings), **settings}})

@@ -1,11 +1,10 @@
 """Where the keys of a sweep are written: what is wrong with one names the file and line."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
-from fabricsim.errors import InputError, Mistake, ScenarioError
+from fabricsim.errors import InputError, ScenarioError
 from fabricsim.scenario.tree import TreeNode
 
 _SETTING = "--set"
@@ -47,29 +46,6 @@ def places(tree: TreeNode, keys: Iterable[str], number: int) -> dict[str, str]:
     under = ["grid.", f"points.{number}.", "sample.keys.", "settings."]
     found = {key: next(filter(None, (_at(tree, f"{section}{key}") for section in under)), None) for key in keys}
     return {key: node.where if node else "" for key, node in found.items()}
-
-
-def in_file(mistake: Mistake, known: Mapping[str, str]) -> Mistake:
-    """Give the place of a mistake in the file of the sweep, if it is one of what a run lays over its scenario.
-
-    `known`: places, by key.
-    """
-    there = _place(mistake.against, known)
-    said = f"{mistake.against} is from "
-    problem = mistake.problem.replace(f"{said}{_SETTING}", f"{said}{there}") if there else mistake.problem
-    if mistake.where != _SETTING:
-        return replace(mistake, problem=problem)
-    place = _place(mistake.key, known)
-    return replace(mistake, problem=problem, where=_SETTING if place is None else place)
-
-
-def _place(key: str, known: Mapping[str, str]) -> str | None:
-    """Find the place of a key, or of what it lies in, or of what lies in it."""
-    parts = _parts(key)
-    around = [other for other in known if parts[: len(_parts(other))] == _parts(other)]
-    inside = [other for other in known if key and _parts(other)[: len(parts)] == parts]
-    chosen = max(around, key=len, default=None) or next(iter(inside), None)
-    return None if chosen is None else known[chosen]
 
 
 def _parts(key: str) -> list[str]:
