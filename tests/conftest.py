@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Kernels compile on first use and CI machines are slow: a time limit per example would only flicker.
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=60)
-settings.register_profile("quick", deadline=None, max_examples=40)
+settings.register_profile("quick", deadline=None, max_examples=25)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 _compiling: list[subprocess.Popen[bytes]] = []

@@ -55,6 +55,7 @@ def test_the_tree_in_the_docs_is_that_of_the_packages() -> None:
     assert f"```text\n{text}\n```" in (ROOT / "docs" / "explanation" / "design.md").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports for type hints count."""
     graph = nx.DiGraph()

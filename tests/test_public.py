@@ -69,6 +69,7 @@ def test_scripts_that_use_the_public_names_are_typed(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout
 
 
+@pytest.mark.slow
 def test_results_are_equal_if_they_say_the_same(tmp_path: Path) -> None:
     result = fs.simulate("gpt2-medium-dp")
     result.save(tmp_path / "run.h5")
@@ -77,6 +78,7 @@ def test_results_are_equal_if_they_say_the_same(tmp_path: Path) -> None:
     assert result != fs.simulate("gpt2-medium-dp", overrides={"transport": "tcp-10g"})
 
 
+@pytest.mark.slow
 def test_results_of_packets_are_equal_if_they_say_the_same(tmp_path: Path) -> None:
     watch = fs.Watch.parse(["queue:switch0->host1", "rate:switch0->host1", "flow:*"], ["switch0->host1"])
 
@@ -103,6 +105,7 @@ def _only_of(value: object) -> set[type]:
     return set().union(*map(_only_of, value)) if isinstance(value, list) else {type(value)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "simulated",
     [

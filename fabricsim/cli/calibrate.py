@@ -187,8 +187,10 @@ def _show(found: Calibration, *, as_json: bool) -> None:
 
 def _collectives(named: str | None, tables: list[Measurement]) -> list[str]:
     """Choose settings of collectives: the user's, or the version that the logs name."""
+    from fabricsim.scenario.toml_text import Setting  # noqa: PLC0415  --help must not pay for it
+
     if named is not None:
-        return [f"collectives={named}"]
+        return [Setting(f"collectives={named}", "--collectives")]
     of_collectives = [table for table in tables if table.kind == "collective"]
     if not of_collectives:
         return []

@@ -1,5 +1,7 @@
 """Floating-point operations of a whole iteration, for utilisation figures."""
 
+from collections import Counter
+
 from fabricsim.scenario.job import Job, Parallelism
 from fabricsim.workload.operations import block_work
 from fabricsim.workload.shapes import Block, stage_blocks
@@ -21,10 +23,10 @@ def iteration_flops(job: Job) -> int:
     """
     whole = job.model_copy(update={"parallelism": Parallelism(), "expert_imbalance": 1.0, "pad_to_capacity": False})
     per_micro_batch = 0
-    for block in stage_blocks(job.model, 1)[0]:
+    for block, count in Counter(stage_blocks(job.model, 1)[0]).items():
         work = block_work(block, whole)
         items = work.forward + work.backward
-        per_micro_batch += sum(_flops(item, block, whole) for item in items if isinstance(item, Operation))
+        per_micro_batch += count * sum(_flops(item, block, whole) for item in items if isinstance(item, Operation))
     return per_micro_batch * (job.global_batch // job.micro_batch)
 
 

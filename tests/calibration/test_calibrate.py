@@ -83,6 +83,7 @@ def test_a_table_of_small_messages_tells_no_bandwidth(made: Measurement) -> None
     assert any("where latency decides; measure up to" in warning for warning in found.warnings)
 
 
+@pytest.mark.slow
 def test_a_table_of_large_messages_tells_no_latency() -> None:
     found = calibrate("hkbu", SMALL, [_simulated(TRUTH, range(26, 29))])
 
@@ -103,6 +104,7 @@ def test_osu_latency_tells_latency_and_overhead_together() -> None:
     assert found.fit.estimates[0].value == pytest.approx(4e-6, rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_preset_is_whole_sourced_and_loads_back(made: Measurement, tmp_path: Path) -> None:
     table = between(made, 1, 2**13)
     found = calibrate("hkbu", SMALL, [table])

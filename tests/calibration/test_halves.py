@@ -61,6 +61,7 @@ def test_halves_of_a_table_tell_one_another_from_a_kibibyte_on(capsys: pytest.Ca
     assert printed["summary"]["error of time, median, largest"] < 0.10
 
 
+@pytest.mark.slow
 def test_a_table_of_small_sizes_alone_is_refused() -> None:
     table: Measurement = between(read("hkbu-100g-ib-default"), 1, 64)
     with pytest.raises(InputError, match="--halves: no size of 1024 bytes or more"):

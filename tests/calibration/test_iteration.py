@@ -24,6 +24,7 @@ def _took(*settings: str) -> float:
     return simulate(JOB, overrides=[*SMALL, *settings]).iteration * 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [0.31, 0.9, 1.0, 1.7])
 def test_the_speed_that_gave_an_iteration_is_found_again(speed: float) -> None:
     found = calibrate(JOB, SMALL, _took(f"cluster.gpu_speed={speed}"), lambda _: None)
@@ -44,6 +45,7 @@ def test_it_predicts_what_was_not_measured() -> None:
     )
 
 
+@pytest.mark.slow
 def test_less_than_communication_takes_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"no GPU speed makes an iteration last 0\.001 s: it takes .* s with GPUs 64 times"
@@ -70,6 +72,7 @@ def test_the_command_prints_and_writes_a_scenario_with_it(fabricsim: Run, tmp_pa
     assert (again.code, "take it out there" in again.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_speed_that_no_software_explains_is_remarked(fabricsim: Run) -> None:
     plain, slow = (json.loads(fabricsim("calibrate", JOB, "--iteration", each, "--json").out) for each in ("1s", "6s"))
 

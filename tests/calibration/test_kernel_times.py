@@ -180,6 +180,7 @@ def roofline_of(shape: tuple[int, int, int, int], gpu: Gpu) -> int:
     return roofline_time(one, "fp16", gpu)
 
 
+@pytest.mark.slow
 def test_dlrm_on_v100(traces: Path) -> None:
     """21 shapes of products in fp32, mostly of 16 rows, in one step of eight ranks."""
     found = read_kernels([traces / "kineto" / "dlrm_kineto.tar.gz"])

@@ -75,6 +75,7 @@ def test_a_comparison_of_fabrics_and_values_says_what_each_run_is(fabricsim: Fab
     assert not list(tmp_path.glob("*.png"))
 
 
+@pytest.mark.slow
 def test_differences_are_explained_by_causes(fabricsim: Fabricsim, tmp_path: Path) -> None:
     code, out, _ = fabricsim("compare", "gpt2-medium-dp", *SMALL, "--set", "cluster.gpu_speed=1,0.5", "-o", "out")
     said = " ".join(out.split())
@@ -86,6 +87,7 @@ def test_differences_are_explained_by_causes(fabricsim: Fabricsim, tmp_path: Pat
     assert (tmp_path / "out" / "comparison.png").is_file()
 
 
+@pytest.mark.slow
 def test_several_scenarios_and_engines_stand_side_by_side(fabricsim: Fabricsim) -> None:
     _, out, _ = fabricsim("compare", "gpt2-medium-dp", "bert-large-dp", *SMALL, "--engine", "flow,packet", "--json")
 
@@ -97,6 +99,7 @@ def test_several_scenarios_and_engines_stand_side_by_side(fabricsim: Fabricsim) 
     ]
 
 
+@pytest.mark.slow
 def test_traffic_is_compared_as_jobs_are(fabricsim: Fabricsim, tmp_path: Path) -> None:
     """8 x 1 MB into one host take twice as long at half the rate."""
     options = ("--traffic", "incast", "--size", "1MB", "--flows", "8", "--set", "fabric.link_rate=100Gbps,50Gbps")

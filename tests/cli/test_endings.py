@@ -106,6 +106,7 @@ def test_a_reader_that_has_gone_is_no_error(arguments: list[str]) -> None:
     assert run.returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("closed", "code", "told"),
     [(">&-", 2, "fabricsim: standard output is closed; send it to a file or to /dev/null\n"), ("2>&-", 0, "")],

@@ -691,6 +691,7 @@ def test_what_traffic_sends_is_not_said_without_traffic_or_beside_a_file(fabrics
     assert "size has no effect: one.csv is a file" in refused(fabricsim, "compare", "ideal-16", *beside, *both)
 
 
+@pytest.mark.slow
 def test_a_replay_is_not_run_again_from_its_result(fabricsim: Fabricsim) -> None:
     assert fabricsim("replay", "dlrm-v100", "--fabric", "dgx1-v100", "-o", "dl.h5")[0] == 0
 

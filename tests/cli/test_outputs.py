@@ -82,6 +82,7 @@ def test_pictures_and_tables_take_no_place_of_inputs_either(fabricsim: Fabricsim
     assert refused(fabricsim, "compare", "top.toml", "--set", links, "--set", "seed=1,2", "-o", ".").endswith(lost)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("named")
 def test_parts_of_a_sweep_draw_no_pictures(fabricsim: Fabricsim) -> None:
     Path("study.toml").write_text('scenario = "base.toml"\ngrid.seed = [1, 2]\n', encoding="utf-8")
@@ -106,6 +107,7 @@ def test_a_picture_that_cannot_be_drawn_loses_no_runs(fabricsim: Fabricsim) -> N
     assert "y: 'first_cause' has " in err
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_called_as_a_pattern_is_no_input(fabricsim: Fabricsim) -> None:
     for _ in range(2):
         assert fabricsim("traffic", "incast", "ideal-16", "--flows", "2", "--size", "1kB", "-o", "incast")[0] == 0

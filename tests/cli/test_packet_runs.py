@@ -146,6 +146,7 @@ def test_compare_of_engines_tells_where_they_differ(fabricsim: Fabricsim, small:
     assert re.search(r"^switch0->host0 .* pp$", out, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_compare_of_engines_as_json(fabricsim: Fabricsim, small: Path) -> None:
     code, out, _ = fabricsim("compare", small.name, "--engine", "packet,flow", "--json")
     packet, flow = json.loads(out)

@@ -25,6 +25,7 @@ def captured(fabricsim: Fabricsim, small: Path) -> str:
 ON = ("--fabric", "dgx-a100", "--transport", "rdma-200g")
 
 
+@pytest.mark.slow
 def test_a_replay_says_what_was_captured_and_what_it_assumes(captured: str, fabricsim: Fabricsim) -> None:
     code, out, err = fabricsim("replay", captured, *ON, "-o", "x.h5")
     assert (code, err) == (0, "wrote x.h5\n")

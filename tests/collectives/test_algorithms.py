@@ -138,6 +138,7 @@ def test_three_ranks_are_longer_by_the_message_that_comes_early() -> None:
     assert took == pytest.approx(closed_forms.halving_doubling(3, size, B, A) + size / 2 / B, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 16, 31, 64])
 def test_the_double_tree_is_as_deep_as_it_says_and_uses_all_links(n: int) -> None:
     made = _with(ideal_scenario(n), algorithm={"all_reduce": "tree"})

@@ -434,6 +434,7 @@ def test_the_files_lie_beside_the_scenario(tmp_path: Path) -> None:
         register("all_reduce", "mine.*.et", lambda _rank, _ranks: ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["et", "xml"])
 def test_nccl_leaves_the_choice_to_a_file(tmp_path: Path, kind: str) -> None:
     name = files(tmp_path, ring(16)) + "@16KB"

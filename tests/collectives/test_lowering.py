@@ -70,6 +70,7 @@ def _run(trace: Trace) -> list[tuple[int, int, int]]:
     return messages
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     which=st.sampled_from(sorted(FLAT)),

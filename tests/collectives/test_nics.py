@@ -51,6 +51,7 @@ def test_channels_that_are_fewer_than_adapters_have_several() -> None:
     assert bus_bandwidth("all_reduce", "dgx-h100", "rdma-400g", *four) == pytest.approx(4 * 48.9, rel=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 @pytest.mark.parametrize("collective", ["all_reduce", "ring_exchange"])
 def test_without_gpudirect_kernels_hold_a_fast_port_back(collective: str, engine: str) -> None:

@@ -98,6 +98,7 @@ def test_summary_says_how_far_bytes_go_and_who_carries_most() -> None:
     assert summary["total_bytes"] == pairs.bytes.sum()
 
 
+@pytest.mark.slow
 def test_hosts_are_pairs_of_their_ranks() -> None:
     pairs = pairs_of(load("gpt3-175b"))
     source, target, carried = pairs.merged(8)

@@ -76,6 +76,7 @@ def test_every_algorithm_over_hosts_does_what_its_collective_is_to_do(  # noqa: 
     check(collective, made, algorithm, seed)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(hosts=st.lists(st.integers(0, 5), min_size=1, max_size=20), seed=st.integers(0, 1000))
 @pytest.mark.parametrize("algorithm", ["tree", "collnet_chain"])

@@ -222,6 +222,7 @@ def test_the_packet_engine_refuses_a_weight() -> None:
     assert env.run(fabric.send(0, 1, MB, weight=1)) > 0
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     sends=st.lists(
@@ -264,6 +265,7 @@ def test_the_same_run_twice_gives_the_same_times() -> None:
     assert times() == times()
 
 
+@pytest.mark.slow
 def test_tables_do_not_grow_with_the_number_of_calls() -> None:
     env, fabric = _fabric(ideal_scenario(4, channels=2))
 

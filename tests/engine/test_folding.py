@@ -192,6 +192,7 @@ def test_pairs_that_two_groups_share_tell_no_others_apart(transport: dict[str, A
     assert folded_to(made, WholeProgram(builder.build())) == ranks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("routing", "ranks"), [("ecmp", 8), ("d-mod-k", 4)])
 def test_folding_follows_the_routes(routing: str, ranks: int) -> None:
     made = ideal_scenario(16, "leaf-spine", channels=2, chunk="64KiB", hosts_per_leaf=4, spines=4, routing=routing)

@@ -80,6 +80,7 @@ def test_pairs_without_links_go_by_way_of_a_gpu_or_through_memory(rows: list[lis
     assert names == [f"host0/{part}" for part in way]
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_links_carry_what_a_ring_sends_and_none_more_than_its_part(data: st.DataObject) -> None:
     gpus = data.draw(st.integers(2, 5))

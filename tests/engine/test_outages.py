@@ -352,7 +352,8 @@ def test_what_a_direct_host_forwards_stops_with_it(
 ) -> None:
     failures = '{host="host1",from="10us",until="30s"}'
     fabric = f'fabric={{topology="{topology}",dimensions={dimensions},failures=[{failures}],reconvergence="1ms"}}'
-    network = _fabric(engine, fabric, transport="ideal-100g", hosts=5 if topology == "torus" else 4)
+    hosts = 5 if topology == "torus" else 4
+    network = _fabric(engine, fabric, "transport.mtu=32768", transport="ideal-100g", hosts=hosts)
     size = 12_500_000
     took = network.env.run(network.send(0, target, size))
     assert took == pytest.approx(0.1 + size / 12.5e9, rel=0.01)  # by the other way, with the first timeout
@@ -381,7 +382,8 @@ def test_what_is_routed_around_a_given_path_takes_no_path_of_another_port(engine
     (tmp_path / "paths.csv").write_text("\n".join(["src,dst,node_path", *(f"0,1,{way}" for way in ways)]))
     files = f"links='{tmp_path}/cables.csv',paths='{tmp_path}/paths.csv'"
     failures = 'failures=[{link="leaf0-s0",from="1ms",until="60ms"}],reconvergence="1ms"'
-    fabric = _fabric(engine, f"fabric={{topology='file',{files},{failures}}}", transport="ideal-100g", hosts=2)
+    told = (f"fabric={{topology='file',{files},{failures}}}", "transport.mtu=32768")
+    fabric = _fabric(engine, *told, transport="ideal-100g", hosts=2)
 
     def carries(port: int) -> set[str]:
         before = {name: use.payload for name, use in fabric.links().items()}

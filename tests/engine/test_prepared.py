@@ -57,6 +57,7 @@ def test_folding_that_cannot_be_exact_is_refused() -> None:
         simulate(load("gpt2-medium-dp", [*SMALL, "folding=on"]))
 
 
+@pytest.mark.slow
 def test_an_automatic_run_of_many_ranks_says_why_none_was_folded() -> None:
     many = ["job.model.layers=1", "cluster.hosts=128", "job.parallelism.data=128", "job.global_batch=1024"]
     note = simulate(load("gpt2-medium-dp", many)).notes[-1]

@@ -343,6 +343,7 @@ def test_one_credit_allows_one_packet_per_round_trip() -> None:
     assert network.deliveries[0].time == 4 * period + 2 * (PACKET + DELAY)
 
 
+@pytest.mark.slow
 def test_losses_on_the_wire_leak_no_credits() -> None:
     # One packet in thirty is lost on each link (8 * 4160 bits, one in a million wrong): a leak would stop all soon.
     builder = cases.two_hosts(options=cases.Options(credits=2 * WIRE, lossless=(0, 1), bit_error_rate=1e-6))

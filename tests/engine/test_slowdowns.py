@@ -77,6 +77,7 @@ def test_a_slowdown_without_effect_is_no_cause_and_changes_no_figure(failure: st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "failure", "said"),
     [

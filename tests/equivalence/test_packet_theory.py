@@ -63,6 +63,7 @@ def test_dctcp_keeps_the_link_busy() -> None:
 # ---- DCQCN --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_dcqcn_is_fair_when_additive_increase_has_had_its_time() -> None:
     seen = congestion.dcqcn()
     line, begin = congestion.DCQCN_RATE, 5 * MS

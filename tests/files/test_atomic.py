@@ -54,6 +54,7 @@ def test_two_that_write_one_file_do_not_meet(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [target]
 
 
+@pytest.mark.slow
 def test_processes_write_one_file_at_the_same_time(tmp_path: Path) -> None:
     """Each of two, many times; it is always that of one of them, and neither fails."""
     program = """

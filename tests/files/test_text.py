@@ -126,6 +126,7 @@ def test_more_lines_than_the_limit_are_refused(tmp_path: Path, monkeypatch: pyte
         read(tmp_path / "log")
 
 
+@pytest.mark.slow
 def test_text_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "MAX_BYTES", 2**20)
     lines = b"a line of some length, repeated\n" * 2**16

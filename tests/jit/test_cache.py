@@ -406,6 +406,7 @@ print(loaded("kernels.py", sys.argv[1]).entry(2.0))
 """
 
 
+@pytest.mark.slow
 def test_kernels_of_users_are_compiled_anew_as_another_module_or_with_other_kernels_that_they_call(
     tmp_path: Path,
 ) -> None:

@@ -35,6 +35,7 @@ def changed(folder: Path, name: str, before: str, after: str) -> set[str]:
     return {entry for entry in (FLOW, PACKET, PATHS) if digest(other / entry, other) != unchanged(entry)}
 
 
+@pytest.mark.slow
 def test_where_a_package_lies_makes_no_difference(tmp_path: Path) -> None:
     package = copy(tmp_path)
     assert digest(package / PACKET, package) == digest(PACKAGE / PACKET)

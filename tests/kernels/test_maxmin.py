@@ -74,6 +74,7 @@ def test_rates_stay_max_min_through_arrivals_and_departures(network: Network, da
     assert [bare.finished[m] / SECOND for m in messages] == pytest.approx(expected, rel=1e-9, abs=50e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(network=_networks())
 def test_every_resource_is_empty_when_all_is_delivered(network: Network) -> None:

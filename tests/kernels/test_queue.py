@@ -84,6 +84,7 @@ def test_an_event_posted_at_the_instant_being_emptied_still_belongs_to_it(queue:
     assert compiled.next_time() == 6
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(times=st.lists(TIMES, min_size=1, max_size=64), after=st.lists(TIMES, max_size=64))
 def test_growth_keeps_what_is_queued(queue: Callable[[int], Any], times: list[int], after: list[int]) -> None:

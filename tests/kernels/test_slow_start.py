@@ -24,6 +24,7 @@ def _rounds(size: int, rate: float, round_trip: float, window: int) -> tuple[flo
     return now + size / rate, rounds
 
 
+@pytest.mark.slow
 @given(
     size=st.integers(1, 10**9),
     rate=st.floats(1e6, 1e11),

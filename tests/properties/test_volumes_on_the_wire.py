@@ -96,6 +96,7 @@ def test_links_carry_what_the_calls_send(job: Job, channels: int, chunk: str) ->
     _check(ideal_scenario, job, channels, chunk)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(job=spread(), channels=st.integers(1, 3))
 def test_links_carry_what_exchanges_of_context_and_experts_send(job: Job, channels: int) -> None:

@@ -65,6 +65,7 @@ def test_legends_lie_outside_of_the_panels_and_do_not_narrow_them(name: str) -> 
     assert all(axes.get_window_extent().width > 0.38 * width for axes in figure.axes)
 
 
+@pytest.mark.slow
 def test_many_decades_of_time_have_a_unit_each() -> None:
     figure = completion_times(traffic([1, 10**9], [1.0, 1.0]))
     FigureCanvasAgg(figure).draw()
@@ -86,6 +87,7 @@ def test_lines_are_the_distribution_of_the_flows() -> None:
     assert slowdowns.lines[0].get_xdata() == pytest.approx([1, 1, 2, 2, 40])
 
 
+@pytest.mark.slow
 def test_slowdown_over_size_has_median_and_tail_of_groups() -> None:
     _, axes = completion_times(RUNS["many sizes"]).axes
     flows, median, tail = axes.lines

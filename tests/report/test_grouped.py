@@ -64,6 +64,7 @@ def test_a_run_may_be_missing_from_a_group() -> None:
     assert len(axes.patches) == 2 * 3
 
 
+@pytest.mark.slow
 def test_more_runs_than_colours_are_drawn(tmp_path: Path) -> None:
     bars = [Bar("model", f"transport-{index}", 1.0, 1.0) for index in range(9)]
 

@@ -85,6 +85,7 @@ def test_other_collectives(collective: str, program: str, head: str) -> None:
     assert head in data_rows(text)[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(0, 2**36), st.floats(1e-6, 1e3)), min_size=1, max_size=20),

@@ -232,6 +232,7 @@ def test_a_timer_keeps_its_colour_where_another_is_missing(two_ranks: RunRecord)
         assert collection.get_facecolor().tolist() == whole[collection.get_label()]
 
 
+@pytest.mark.slow
 def test_a_timeline_of_many_thousand_ops_is_raster_in_svg(two_ranks: RunRecord, tmp_path: Path) -> None:
     count = 6000
     ops, spans = np.zeros(count, OP), np.zeros(count, SPAN)
@@ -296,6 +297,7 @@ def test_what_hosts_do_is_a_bar_of_its_own(two_ranks: RunRecord) -> None:
     assert _legend(figure).count("host") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wide", "columns"), [(3.3, 2), (7.0, 3)])
 def test_a_legend_has_as_many_columns_as_fit(wide: float, columns: int) -> None:
     with plots.paper(wide):

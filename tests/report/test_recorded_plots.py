@@ -123,6 +123,7 @@ def test_path_marks_losses_and_colours_what_is_sent_again(packets: Packets) -> N
     assert [line.get_xdata().tolist() for line in lines if line.get_marker() == "X"] == [[1.0]]
 
 
+@pytest.mark.slow
 def test_a_log_without_end_draws_its_first_wires(packets: Packets) -> None:
     log = packets.log
     assert log is not None

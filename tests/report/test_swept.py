@@ -83,6 +83,7 @@ def test_a_heat_map_if_there_are_many() -> None:
     assert grid[1, 0] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scale", "unit", "factor"), [(0.1, "ms", 1e3), (1e-4, "µs", 1e6), (1e-7, "ns", 1e9)])
 @pytest.mark.parametrize("count", [3, 12])
 def test_short_times_have_a_unit_of_their_own(count: int, scale: float, unit: str, factor: float) -> None:

@@ -132,6 +132,7 @@ def test_packets_hold() -> None:
     assert_holds(summary_text(summarise(simulate(load("gpt2-medium-dp", [*incast, "engine=packet"])))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [24, 40, 60, 80, 120])
 def test_no_figure_of_a_narrow_table_is_cut(width: int) -> None:
     def figures(text: str) -> set[str]:

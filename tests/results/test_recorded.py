@@ -54,6 +54,7 @@ def test_summary_of_a_packet_run_has_queues_and_that_of_a_flow_run_has_not(
 # ---- the file -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_was_written_is_read(recorded: RunRecord, tmp_path: Path) -> None:
     write(recorded, tmp_path / "x.h5")
     packets, expected = read(tmp_path / "x.h5").packets, recorded.packets

@@ -262,6 +262,7 @@ def _state(result: RunRecord, instant: int) -> tuple[str, bool]:
     return names[state][1] if state in names else state, moves
 
 
+@pytest.mark.slow
 @given(schedules())
 def test_division_equals_a_count_of_instants(result: RunRecord) -> None:
     counts = {"compute": 0, "waiting": 0, "idle": 0, "data": 0, "pipeline": 0}

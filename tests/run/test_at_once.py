@@ -36,6 +36,7 @@ def test_results_come_in_order_and_do_not_depend_on_jobs(
         assert (tmp_path / "first.h5").read_bytes() == (tmp_path / "second.h5").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_progress_rises_to_one_in_the_callers_thread(loaded: list[LoadedScenario], jobs: int) -> None:
     seen: list[float] = []

@@ -17,6 +17,7 @@ JOB = Reliability(
 PARTS = ("training_s", "checkpoints_s", "lost_work_s", "detection_and_restart_s", "waiting_for_spares_s")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [100, 1000, 10_000])
 @pytest.mark.parametrize("minutes", [5, 30, 120])
 def test_many_failures_come_to_the_closed_form(gpus: int, minutes: float) -> None:

@@ -119,6 +119,7 @@ def test_program_larger_than_the_cluster_is_refused(monkeypatch: pytest.MonkeyPa
 # ---- the same again -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_result_can_be_run_again_from_its_file(result: RunRecord, tmp_path: Path) -> None:
     write(result, tmp_path / "a.h5")
 
@@ -239,6 +240,7 @@ def test_the_shipped_what_if_feels_its_oversubscription() -> None:
     assert narrow.iteration > 1.15 * wide.iteration
 
 
+@pytest.mark.slow
 def test_tables_of_a_large_run_are_let_go_of_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[weakref.ref[Fabric]] = []
 

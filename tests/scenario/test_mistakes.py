@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from fabricsim.errors import FabricsimError, InputError, ScenarioError
 from fabricsim.scenario import include, library
-from fabricsim.scenario.load import from_tables, load
+from fabricsim.scenario.load import Overrides, from_tables, load
+from fabricsim.scenario.toml_text import Setting
 
 BROKEN = """\
 extends = "gpt2-medium-dp"
@@ -84,6 +86,7 @@ def test_all_mistakes_are_reported_at_once_with_place_value_and_way_out(tmp_path
     assert str(error).startswith(f"{len(MISTAKES)} mistakes in the scenario:\n  ")
 
 
+@pytest.mark.slow
 def test_many_mistakes_are_counted_and_what_helps_is_said_once(tmp_path: Path) -> None:
     file = tmp_path / "many.toml"
     keys = "".join(f"cluster.key{number} = 1\n" for number in range(40))
@@ -128,6 +131,19 @@ def test_a_misspelt_key_is_not_taken_as_left_out(tmp_path: Path) -> None:
     error = _refusal(file, "job.parallelism={ data = 16, pipelin = 4 }", "cluster.hosts=8")
 
     assert [mistake.key for mistake in error.mistakes] == ["job.parallelism.pipelin"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ([Setting("collectives=ncl", "--collectives")], "  --collectives: collectives: there is no 'ncl'"),
+        ([Setting("job.parallelism.data=16", "s.toml:3"), "cluster.hosts=4"], "  s.toml:3: job.parallelism: "),
+        ({"cluster.hosts": "x"}, "  overrides: cluster.hosts: 'x' is no whole number"),
+    ],
+)
+def test_a_mistake_is_said_to_be_where_its_setting_is_from(overrides: Overrides, said: str) -> None:
+    with pytest.raises(ScenarioError, match=re.escape(f"\n{said}")):
+        load("gpt2-medium-dp", overrides)
 
 
 def test_what_an_unknown_preset_would_have_held_is_not_missed() -> None:

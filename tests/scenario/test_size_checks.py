@@ -39,6 +39,7 @@ def _built(scenario: Scenario) -> FabricSize:
     return FabricSize(sum(ports.values()) // 2, max(at_switches), len(at_switches))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.integers(1, 30), st.sampled_from(FABRICS), st.sampled_from([1, 2, 4]))
 def test_cables_and_ports_are_counted_as_they_are_built(hosts: int, fabric: str, nics: int) -> None:

@@ -83,6 +83,7 @@ def test_longer_sequences_make_larger_messages_of_activations_alone(study: Valid
         assert len({point["total"]["calls"] for point in of(study, "sequence", scheme)}) == 1
 
 
+@pytest.mark.slow
 def test_shares_add_up(study: Validation) -> None:
     shares = [value for key, value in study.summary.items() if key.startswith("share of bytes")]
 

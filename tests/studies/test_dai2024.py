@@ -167,6 +167,7 @@ def test_every_point_runs_on_every_transport(findings: dai2024.Findings) -> None
     assert {tuple(run) for run in findings.outcomes.values()} == {dai2024.TRANSPORTS}
 
 
+@pytest.mark.slow
 def test_figures_are_those_that_were_measured(findings: dai2024.Findings) -> None:
     figures = findings.figures
 

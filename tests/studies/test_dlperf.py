@@ -36,6 +36,7 @@ def _measured(rates: tuple[float, ...]) -> float:
     return fmean(1 / rate for rate in rates)
 
 
+@pytest.mark.slow
 def test_one_process_for_eight_gpus_costs_what_was_measured() -> None:
     speed = gpu_speed(partial(_iteration, 1, PADDLE_LAUNCH), _measured(_ONE))
     each, together = (_iteration(8, processes * PADDLE_LAUNCH, speed) for processes in (1, 8))

@@ -53,6 +53,7 @@ def test_engines_agree_over_infiniband(collective: str, fabric: str, channels: i
     assert found.flow != found.packet
 
 
+@pytest.mark.slow
 def test_study_has_a_row_per_workload_and_all_distributions() -> None:
     seen: list[float] = []
     study = engines.validate(seen.append, count=4)

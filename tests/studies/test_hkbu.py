@@ -58,6 +58,7 @@ def test_small_all_reduces_are_reported_with_their_error(study: Validation, netw
     assert study.summary[f"{network}: median error of all-reduce time below 4 MiB"] == pytest.approx(median)
 
 
+@pytest.mark.slow
 def test_summary_repeats_the_largest_errors(study: Validation) -> None:
     for network in hkbu.NETWORKS:
         for what, beginning in (

@@ -65,6 +65,7 @@ def test_a_fat_tree_costs_what_its_closed_counts_say(prices: PriceList, half: in
     assert found.power == pytest.approx(switches * 100 + 2 * optical * 3.5 + hosts * 15)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(leaves=st.integers(1, 6), per_leaf=st.integers(1, 6), spines=st.integers(1, 4), times=st.integers(1, 3))
 def test_a_leaf_spine_costs_what_its_closed_counts_say(

@@ -47,6 +47,7 @@ def _graphs(draw: st.DrawFn) -> nx.Graph:
     return graph
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(graph=_graphs(), key=st.integers(0, 2**32 - 1), data=st.data())
 def test_paths_are_shortest_and_joined_and_repeat(graph: nx.Graph, key: int, data: st.DataObject) -> None:

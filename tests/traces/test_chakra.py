@@ -289,6 +289,7 @@ def test_damages_end_in_a_trace_or_one_error(tmp_path_factory: pytest.TempPathFa
         assert len(read([path], "chakra").recordings[0].nodes) > 0
 
 
+@pytest.mark.slow
 def test_the_linked_capture(traces: Path) -> None:
     recording = read([traces / "chakra/feeder_tests_trace.tar.gz"]).recordings[0]
     assert len(recording.nodes) == 3664

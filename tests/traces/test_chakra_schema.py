@@ -64,6 +64,7 @@ _NODES = st.builds(
 _METADATA = st.builds(schema.Metadata, _WORDS, _SEVERAL)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(node=_NODES)
 def test_nodes_are_as_the_package_has_them(node: schema.ChakraNode) -> None:

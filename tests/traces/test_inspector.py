@@ -134,6 +134,7 @@ def test_a_last_line_that_is_cut_is_left_out(tmp_path: Path) -> None:
     assert len(read_rows(OLD[:-40], tmp_path)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says"),
     [

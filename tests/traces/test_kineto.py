@@ -587,6 +587,7 @@ def test_bad_files(tmp_path: Path, content: str, problem: str) -> None:
     assert str(raised.value).startswith(str(tmp_path / "rank3.json"))
 
 
+@pytest.mark.slow
 def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kineto_file, "MOST_VALUE", 2**23)
     monkeypatch.setattr("fabricsim.traces.kineto.events.MOST_EVENTS", 1)

@@ -124,6 +124,7 @@ def test_the_innermost_of_nested_operators(drawn: st.DataObject, tmp_path: Path)
         assert name == (min(around)[1] if around else "")
 
 
+@pytest.mark.slow
 @FIXTURES
 @given(drawn=st.data())
 def test_damage_ends_in_kernels_or_one_error(drawn: st.DataObject, tmp_path: Path) -> None:

@@ -482,6 +482,7 @@ class TestMistakes:
 class TestCaptured:
     """Real files; the numbers are those that the files hold, read off by other means."""
 
+    @pytest.mark.slow
     def test_dlrm_on_eight_ranks(self, traces: Path) -> None:
         trace = readers.read([traces / "pytorch_et" / "dlrm_pytorch_et.tar.gz"])
         assert trace.form == "pytorch_et"

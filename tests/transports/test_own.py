@@ -230,6 +230,7 @@ def test_a_kernel_that_does_not_compile_is_one_error(files: Path, before: str, a
     assert "\x1b" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "problem"),
     [

@@ -206,6 +206,7 @@ def test_optimizer_and_embedding_wait_for_the_last_bucket(gpu: Gpu) -> None:
     assert names == {"embedding-all-reduce", "optimizer"}
 
 
+@pytest.mark.slow
 def test_a_large_job_is_compiled_from_one_op_per_pass_and_message(gpu: Gpu) -> None:
     d, p, m = 8, 8, 64
     program = JobPlan(make_job(data=d, pipeline=p, micro_batches=m), gpu).program()

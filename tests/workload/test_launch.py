@@ -44,6 +44,7 @@ def _ranks(path: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
                 yield member.name, json.load(file)["traceEvents"]
 
 
+@pytest.mark.slow
 def test_an_eager_framework_took_nearly_as_long_between_launches(launches: list[list[dict[str, Any]]]) -> None:
     gaps = [after["ts"] - before["ts"] for thread in launches for before, after in pairwise(thread)]
     interval = statistics.fmean(gap for gap in gaps if gap < _IDLE)
@@ -92,6 +93,7 @@ def once() -> float:
     return 115.2 - _iteration(2, 1, 1, "none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", _OTHERS)
 def test_other_small_models_take_as_long_besides_what_an_iteration_takes_once(
     shape: tuple[int, int, int, str], once: float

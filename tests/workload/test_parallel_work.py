@@ -30,6 +30,7 @@ def exchanges(items: Iterable[Item]) -> list[tuple[str, str, int, bool]]:
     ]
 
 
+@pytest.mark.slow
 @given(shape=SHAPES, tensor=st.sampled_from([1, 2, 4, 8]))
 def test_a_layer_keeps_the_published_bytes(shape: tuple[int, int, int, int], tensor: int) -> None:
     """Korthikanti et al., arXiv 2205.05198, table 2."""

@@ -247,6 +247,7 @@ def test_stages_that_wait_for_each_other_for_ever_are_refused(
         require_end("mine", 3, 4, 1, overlap=overlap)
 
 
+@pytest.mark.slow
 @given(pipeline=pipelines(), overlap=st.booleans())
 def test_stages_of_schedules_that_end_are_not_said_to_wait(pipeline: tuple[str, int, int, int], overlap: bool) -> None:  # noqa: FBT001  hypothesis'
     name, p, m, v = pipeline

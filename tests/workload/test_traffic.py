@@ -63,6 +63,7 @@ def test_part_of_a_permutation_is_part_of_the_whole(senders: int, seed: int) -> 
     assert set(part[["source", "target"]].tolist()) <= set(whole[["source", "target"]].tolist())
 
 
+@pytest.mark.slow
 def test_all_derangements_of_four_are_equally_likely() -> None:
     counts: dict[tuple[int, ...], int] = {}
     for seed in range(1800):

@@ -93,6 +93,7 @@ def test_data_and_pipeline_parallelism(table: dict[str, Any], overlap: dict[str,
     agree({**table, **overlap}, gpu)
 
 
+@pytest.mark.slow
 @SHAPES
 @given(table=jobs(data=st.integers(2, 5), pipeline=st.integers(1, 2), zero=st.integers(1, 2)), overlap=OVERLAPS)
 def test_zero_1_and_2(table: dict[str, Any], overlap: dict[str, Any], gpu: Gpu) -> None:
@@ -149,6 +150,7 @@ def test_tensor_parallelism(table: dict[str, Any], gpu: Gpu) -> None:
     assert ("tensor", "all_reduce") in agree(table, gpu)
 
 
+@pytest.mark.slow
 @SHAPES
 @given(
     table=jobs(
@@ -196,6 +198,7 @@ def test_sequence_parallelism(table: dict[str, Any], *, product_overlap: bool, g
     assert {("tensor", "all_gather"), ("tensor", "reduce_scatter")} <= set(agree(table, gpu))
 
 
+@pytest.mark.slow
 @SHAPES
 @given(
     table=jobs(
@@ -364,6 +367,7 @@ def test_latent_attention(table: dict[str, Any], recompute: str, gpu: Gpu) -> No
     agree({**table, "model": {**model, "latent": latent}, "attention": "fused", "recompute": recompute}, gpu)
 
 
+@pytest.mark.slow
 @SHAPES
 @given(
     table=jobs(

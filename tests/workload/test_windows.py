@@ -29,6 +29,7 @@ def attentions(job: Job, way: str) -> list[Operation]:
     return [item for item in items if isinstance(item, Operation) and item.kernel in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 2, 64, 128, 511])
 def test_pairs_within_a_window_are_computed_alone(window: int) -> None:
     job = job_of(window)

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from fabricsim.errors import InputError, ScenarioError
 from fabricsim.scenario.tree import TreeNode
 
-_SETTING = "--set"
-"""Place of what runs lay over their scenario."""
 _ENDS = re.compile(r"[.\[]|$")
 """What a part of a key may end with."""
 _INDEX = re.compile(r"\d{1,9}", re.ASCII)
@@ -16,7 +14,7 @@ _INDEX = re.compile(r"\d{1,9}", re.ASCII)
 
 @contextmanager
 def placing(tree: TreeNode, sections: Iterable[str] = ("",)) -> Iterator[None]:
-    """Put the place of the key at whose name a message begins in front of it, or else the file.
+    """Put the place of the key with whose name a message begins in front of it, or else the file.
 
     `sections`: keys before that name, one of which it is under.
     """
@@ -25,7 +23,7 @@ def placing(tree: TreeNode, sections: Iterable[str] = ("",)) -> Iterator[None]:
     except ScenarioError:
         raise
     except InputError as error:
-        key = re.match(r"[^\s:]+(?=:)", str(error))
+        key = re.match(r"[^\s:]+(?=[:\s])", str(error))
         found = [_at(tree, f"{section}{key[0]}") for section in sections] if key else []
         place = next((node.where for node in found if node), tree.where)
         if not place:

@@ -195,6 +195,7 @@ globalThis.devicePixelRatio = 1;
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NODE is None, reason="no Node.js on this machine")
 @pytest.mark.parametrize(
     ("seconds", "closer", "unit"), [(2.4, 0, "s"), (1.9, 0, "ms"), (0.003, 0, "ms"), (5e-8, 0, "ns"), (6.0, 40, "s")]

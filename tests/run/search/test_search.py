@@ -375,6 +375,7 @@ def test_networks_without_a_price_cannot_be_searched_by_cost(tmp_path: Path) -> 
         search(small(), tmp_path, given={**KEYS, "fabric.link_rate": ["100Gbps"]}, budget=Budget("list-400g"))
 
 
+@pytest.mark.slow
 def test_layouts_whose_network_has_no_price_are_out(tmp_path: Path) -> None:
     few = {"job.schedule": ["1f1b"], "job.parallelism.zero": [1], "job.parallelism.pipeline": [1]}
     keys = {**KEYS, **few, "fabric.link_rate": ["100Gbps", "400Gbps"]}

@@ -500,3 +500,10 @@ def test_columns_of_pictures_are_those_of_the_index(tmp_path: Path) -> None:
 def test_the_name_of_a_scenario_is_no_sweep() -> None:
     with pytest.raises(InputError, match=r"gpt2-medium-dp: there is no such file; name the TOML file of a sweep"):
         sweep.read("gpt2-medium-dp")
+
+
+def test_a_price_list_that_is_not_there_is_said_with_its_line(tmp_path: Path) -> None:
+    text = 'scenario = "gpt2-medium-dp"\nprices = "list-400"\n[grid]\nseed = [1]\n'
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"study\.toml:2: prices list-400: .* did you mean 'list-400g'"):
+        sweep.read(tmp_path / "study.toml")

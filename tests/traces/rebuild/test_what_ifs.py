@@ -80,6 +80,7 @@ def test_all_kineto_traces_are_tried(traces: Path) -> None:
     assert len(list((traces / "kineto").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_trace_of_its_own_sizes_is_as_it_was(traces: Path) -> None:
     trace = read([traces / "kineto" / "dlrm_kineto.tar.gz"])
     assert resized(trace, 1) is trace
