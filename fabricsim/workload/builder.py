@@ -1,6 +1,7 @@
 """Programs built op by op, rank by rank."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from fabricsim.workload.program import COLUMNS, Call, CallList, Program, assembl
 
 _Pack = tuple[NDArray[np.int64], NDArray[np.int64]]
 
-_CALL = COLUMNS.index("call")
+_RANK, _CALL, _MEMBER = map(COLUMNS.index, ("rank", "call", "member"))
 
 _PACK = 2**16  # ops that a builder holds as Python integers
 
@@ -31,6 +32,24 @@ class RepeatedOps(NamedTuple):
     heads: tuple[int, ...]
     ends: tuple[int, ...]
     calls: Mapping[tuple[str, tuple[int, ...]], tuple[NDArray[np.int64], list[int]]]
+
+
+class RankPattern(NamedTuple):
+    """All ops of a rank, which others have that are like it.
+
+    `rows`, `edges`: as of `RepeatedOps`.
+    `joins`: ops that join a call, shape ``(n_joins,)``.
+    `joined`: the call of each, an index into `calls`.
+    `calls`: in the order in which they were registered, shape ``(n_calls,)``.
+    `kinds`: indices into `calls` of those of each kind.
+    """
+
+    rows: NDArray[np.int64]
+    edges: NDArray[np.int64]
+    joins: NDArray[np.int64]
+    joined: NDArray[np.int64]
+    calls: NDArray[np.int64]
+    kinds: list[tuple[int, NDArray[np.int64]]]
 
 
 class ProgramBuilder:
@@ -56,6 +75,7 @@ class ProgramBuilder:
         self._packed: list[_Pack] = []
         self._count = 0
         self._kinds: dict[Call, int] = {}
+        self._known_calls: list[Call] = []  # of each kind
         self._calls: list[int] = []  # the kind of each
         self._places: list[Mapping[int, int]] = []  # of each rank in each kind of call
         self._groups: dict[tuple[int, ...], Mapping[int, int]] = {}
@@ -63,6 +83,8 @@ class ProgramBuilder:
         self._sequences: dict[tuple[str, tuple[int, ...]], list[int]] = {}
         self._made: dict[tuple[int, str, tuple[int, ...]], int] = {}  # calls of a sequence that a rank has found
         self._found: list[tuple[str, tuple[int, ...]]] | None = None  # sequences of the calls of a pattern
+        # Calls of a group that are like those of a kind, in their order.
+        self._images: dict[tuple[int, tuple[int, ...]], NDArray[np.int64]] = {}
 
     def compute_beside(self, rank: int, duration: int, timer: str, *, after: Iterable[int]) -> int:
         """Run a kernel beside the main stream for `duration` ps once `after` are done; returns the op's index."""
@@ -138,16 +160,73 @@ class ProgramBuilder:
         self._count += len(rows)
         self._last[rank] = tuple(start + end for end in pattern.ends)
 
+    def record_rank(self, add: Callable[[], None]) -> RankPattern:
+        """Let `add` add all ops of a rank, which wait for no others."""
+        self._pack()
+        start, packs = self._count, len(self._packed)
+        add()
+        self._pack()
+        rows, edges = _joined(self._packed[packs:])
+        joins = np.flatnonzero(rows[:, _CALL] >= 0)
+        calls, joined = np.unique(rows[joins, _CALL], return_inverse=True)
+        kinds = np.array(self._calls, np.int64)[calls]
+        by_kind = [(kind, np.flatnonzero(kinds == kind)) for kind in dict.fromkeys(kinds.tolist())]
+        return RankPattern(rows, edges - start, joins, joined, calls, by_kind)
+
+    def repeat_rank(self, rank: int, pattern: RankPattern, group_of: Callable[[Call], tuple[int, ...]]) -> None:
+        """Add all ops of a rank that is like another.
+
+        `group_of`: gives the group of the rank that is like that of a call of the other.
+        """
+        self._pack()
+        groups = {kind: group_of(self._known_calls[kind]) for kind, _ in pattern.kinds}
+        self._add_images(pattern, groups)
+        calls, members = np.empty((2, len(pattern.calls)), np.int64)
+        for kind, places in pattern.kinds:
+            group = groups[kind]
+            calls[places], members[places] = self._images[kind, group], self._groups[group][rank]
+        rows = pattern.rows.copy()
+        rows[:, _RANK] = rank
+        rows[pattern.joins, _CALL], rows[pattern.joins, _MEMBER] = calls[pattern.joined], members[pattern.joined]
+        self._packed.append((rows.ravel(), (pattern.edges + self._count).ravel()))
+        self._count += len(rows)
+
+    def _add_images(self, pattern: RankPattern, groups: Mapping[int, tuple[int, ...]]) -> None:
+        """Register the calls of `groups` that are like those of a pattern, in the same order, if that is not done yet.
+
+        All ranks of a group join all its calls, so that those of a kind are known together.
+        """
+        new = []
+        for kind, places in pattern.kinds:
+            like, group = self._known_calls[kind], groups[kind]
+            if like.ranks == group:
+                self._images[kind, group] = pattern.calls[places]
+            elif (kind, group) not in self._images:
+                new.append((self._kind(replace(like, ranks=group)), kind, places))
+        if not new:
+            return
+        places = np.sort(np.concatenate([places for *_, places in new]))
+        kinds = np.empty(len(pattern.calls), np.int64)
+        for other, kind, own in new:
+            kinds[own] = other
+            self._images[kind, groups[kind]] = len(self._calls) + np.searchsorted(places, own)
+        self._calls += kinds[places].tolist()
+
     def call(self, call: Call) -> int:
         """Register a collective call; every one of its ranks must `join` it once, if it has ops at all."""
+        self._calls.append(self._kind(call))
+        return len(self._calls) - 1
+
+    def _kind(self, call: Call) -> int:
+        """Give the number of a kind of call."""
         kind = self._kinds.setdefault(call, len(self._kinds))
-        if kind == len(self._places):
+        if kind == len(self._known_calls):
             places = self._groups.get(call.ranks)
             if places is None:
                 places = self._groups[call.ranks] = {rank: place for place, rank in enumerate(call.ranks)}
             self._places.append(places)
-        self._calls.append(kind)
-        return len(self._calls) - 1
+            self._known_calls.append(call)
+        return kind
 
     def join(self, call: int, rank: int, timer: str, *, stream: int = MAIN_STREAM, after: Iterable[int] = ()) -> int:
         """Let `rank` take part in a registered call; returns the op's index."""

@@ -15,7 +15,7 @@ from fabricsim.scenario.job_checks import job_problems, peak_problems
 from fabricsim.scenario.schedule import Direction, Step
 from fabricsim.units import human_bytes, human_seconds, seconds
 from fabricsim.workload import data_parallel, pipeline_parallel
-from fabricsim.workload.builder import ProgramBuilder, RepeatedOps
+from fabricsim.workload.builder import ProgramBuilder, RankPattern, RepeatedOps
 from fabricsim.workload.data_parallel import Reducer, make_reducer
 from fabricsim.workload.lane import RankOps
 from fabricsim.workload.links import Beside, Links
@@ -95,6 +95,11 @@ class JobPlan:
         """Return the plan of which a rank takes its times: this one, unless ranks differ."""
         del rank
         return self
+
+    @property
+    def alike(self) -> bool:
+        """Whether all ranks of a stage take as long, whatever links their groups have."""
+        return self.links is None or self.links.mesh is None
 
     def chunks(self, stage: int) -> tuple[Stage, ...]:
         """Return the virtual stages of the ranks of a pipeline stage, in the order of their chunks."""
@@ -183,14 +188,21 @@ class JobPlan:
         builder = ProgramBuilder(TIMERS, self.ranks, ranks)
         sizes = [stage.message for stage in self.stages]
         pipelines: dict[tuple[int, ...], Pipeline] = {}
+        patterns: dict[int, RankPattern] = {}  # by stage
         for rank in range(self.ranks) if ranks is None else ranks:
+            stage = int(self.placement.stages[rank])
+            if stage in patterns:
+                builder.repeat_rank(rank, patterns[stage], partial(self.placement.image, rank=rank))
+                continue
             chain = self.placement.group("pipelines", rank)
             if chain not in pipelines:
                 pipelines[chain] = Pipeline(builder, chain, sizes, overlap=self.job.pipeline_overlap)
             plan = self.on(rank)
             beside = Beside(plan.gpu.overlap_slowdown, self.links, plan.job.product_overlap)
             lane = RankOps(builder, self.placement, rank, beside, plan.job.kernel_launch)
-            RankCompiler(plan, lane, pipelines[chain]).add()
+            pattern = builder.record_rank(RankCompiler(plan, lane, pipelines[chain]).add)
+            if ranks is None and self.alike:
+                patterns[stage] = pattern
         return builder.build()
 
 

@@ -34,6 +34,11 @@ class MixedPlan(JobPlan):
         """Return the plan of a job all ranks of which run on what this one has."""
         return self._variants[int(self._class[rank])]
 
+    @property
+    def alike(self) -> bool:
+        """Ranks of a stage differ."""
+        return False
+
     @cached_property
     def colours(self) -> NDArray[np.int32]:
         """Pipeline stage, and what a rank runs on; with jitter all differ. Shape ``(ranks,)``."""

@@ -69,6 +69,17 @@ class Placement:
         alike: NDArray[np.int32] = groups[self.stages[groups[:, 0]] == stages[0]].astype(np.int32)
         return alike
 
+    def image(self, call: Call, rank: int) -> tuple[int, ...]:
+        """Return the group of a rank among the `images` of that of a call."""
+        key = call.dimension, call.ranks
+        if key not in self._images:
+            groups = self.images(*key)
+            rows = np.full(self.parallelism.ranks, -1)
+            rows[groups] = np.arange(len(groups)).reshape(-1, 1)
+            self._images[key] = [tuple(group) for group in groups.tolist()], rows
+        groups_alike, row = self._images[key]
+        return groups_alike[int(row[rank])]
+
     def _places(self, dimension: str) -> NDArray[np.int64]:
         """Row of each rank among the groups of a dimension, shape ``(ranks,)``."""
         if dimension not in self._rows:
@@ -80,6 +91,10 @@ class Placement:
 
     @cached_property
     def _rows(self) -> dict[str, NDArray[np.int64]]:
+        return {}
+
+    @cached_property
+    def _images(self) -> dict[tuple[str, tuple[int, ...]], tuple[list[tuple[int, ...]], NDArray[np.int64]]]:
         return {}
 
     @cached_property

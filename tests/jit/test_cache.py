@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from numba import int64
 from numba.core.registry import cpu_target
 
 from fabricsim.engine.flow.kernels.main_loop import advance
@@ -106,15 +107,15 @@ def test_environments_with_the_same_sources_share_programs_and_others_do_not(her
 
 @pytest.mark.slow
 def test_two_versions_at_once_keep_their_own_programs(here: Path, tmp_path: Path) -> None:
-    environments = [here, changed(tmp_path / "changed")] * 2
-    alone = [hashed(each, tmp_path / "alone")[0] for each in environments[:2]]
+    environments = [here, changed(tmp_path / "changed")]
+    alone = [hashed(each, tmp_path / "alone")[0] for each in environments]
 
     outs = [run.communicate() for run in [start(each, tmp_path) for each in environments]]
 
-    assert [int(out.split()[0]) for out, _ in outs] == alone * 2
+    assert [int(out.split()[0]) for out, _ in outs] == alone
     assert alone[0] != alone[1]
-    assert [err for _, err in outs] == [""] * 4
-    assert [hashed(each, tmp_path) for each in environments[:2]] == [(value, 1) for value in alone]
+    assert [err for _, err in outs] == ["", ""]
+    assert [hashed(each, tmp_path) for each in environments] == [(value, 1) for value in alone]
 
 
 @pytest.mark.slow
@@ -124,25 +125,43 @@ def test_a_comment_recompiles_nothing(here: Path, value: int, tmp_path: Path) ->
     assert hashed(here, tmp_path) == (value, 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "zeros", "prefix", "elsewhere", "folder"])
-def test_a_damaged_program_is_compiled_anew_and_mended(here: Path, value: int, tmp_path: Path, damage: str) -> None:
-    (program,) = programs(tmp_path)
-    content = bytearray(program.read_bytes())
-    content[len(content) // 2] ^= 1
-    kinds = {"cut": content[: len(content) // 2], "empty": b"", "flipped": content, "prefix": content[:7]}
-    kinds |= {"zeros": bytes(len(content))}
+def damaged(content: bytes, damage: str, folder: Path) -> bytes:
     if damage == "elsewhere":
-        kinds[damage] = program_of_another_version(tmp_path)
-    program.unlink()
-    if damage == "folder":
-        program.mkdir()
-    else:
-        program.write_bytes(kinds[damage])
+        return program_of_another_version(folder)
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    return {
+        "nothing": content,
+        "cut": content[: len(content) // 2],
+        "empty": b"",
+        "flipped": bytes(flipped),
+        "zeros": bytes(len(content)),
+        "prefix": content[:7],
+    }[damage]
 
-    assert hashed(here, tmp_path, notes=damage == "folder") == (value, 0)
-    if damage != "folder":
-        assert hashed(here, tmp_path) == (value, 1)
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["nothing", "cut", "empty", "flipped", "zeros", "prefix", "elsewhere"])
+@pytest.mark.usefixtures("value")
+def test_a_damaged_program_is_not_read(tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (program,) = programs(tmp_path)
+    monkeypatch.setattr("fabricsim.jit.cache.programs_of", lambda _source: program.parent)
+    program.write_bytes(damaged(program.read_bytes(), damage, tmp_path))
+
+    found = ProgramCache(flow_hash.__wrapped__).load_overload((int64,) * 4, cpu_target.target_context)
+    assert (found is None) == (damage != "nothing")
+
+
+@pytest.mark.slow
+def test_a_damaged_program_is_compiled_anew_and_mended(here: Path, value: int, tmp_path: Path) -> None:
+    (program,) = programs(tmp_path)
+    program.write_bytes(damaged(program.read_bytes(), "cut", tmp_path))
+    assert hashed(here, tmp_path) == (value, 0)
+    assert hashed(here, tmp_path) == (value, 1)
+
+    program.unlink()
+    program.mkdir()
+    assert hashed(here, tmp_path, notes=1) == (value, 0)
 
 
 @pytest.mark.slow

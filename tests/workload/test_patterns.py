@@ -9,8 +9,11 @@ import pytest
 
 from fabricsim.records.program import COMPUTE
 from fabricsim.scenario.cluster import Gpu
+from fabricsim.scenario.model import Model
+from fabricsim.scenario.nvlinks import NvlinkMesh
 from fabricsim.workload.compile import JobPlan
 from fabricsim.workload.data_parallel import AtOnce, Bucketed, Reducer
+from fabricsim.workload.links import Links
 from fabricsim.workload.program import Program
 from tests.reference.jobs import make_job, make_model
 
@@ -65,3 +68,58 @@ def test_passes_of_a_chunk_that_has_nothing_to_do_add_nothing(gpu: Gpu) -> None:
 
     # chunks of rank 0: embedding, layer; of rank 1: layer, layer
     assert 2 * first["duration"].sum() == second["duration"].sum() > 0
+
+
+# ---- ranks that are alike ----------------------------------------------------------------------------
+
+DATA_FIRST = "data-tensor-context-pipeline"
+ORDERS = ["tensor-context-data-pipeline", "tensor-context-pipeline-data", "tensor-pipeline-context-data"]
+
+
+def _mixture() -> Model:
+    return make_model("llama3-8b", layers=4, vocabulary=32000, experts={"count": 8, "feed_forward": 1024})
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("shape", "changes"),
+    [
+        ("gpt2-medium", {"data": 4}),
+        ("gpt2-medium", {"data": 2, **TENSOR, "zero": 1, "context": 2, "attention": "fused"}),
+        ("gpt2-medium", {"data": 4, "zero": 3, "replicate": 2, "micro_batches": 2}),
+        ("gpt2-medium", {"data": 2, "pipeline": 3, "micro_batches": 4, "overlap": "ddp", "zero": 1}),
+        ("gpt2-medium", {"data": 2, "pipeline": 2, "virtual_stages": 3, "micro_batches": 4, **TENSOR}),
+        ("gpt2-medium", {"data": 2, "pipeline": 2, "schedule": "zb-h1", "micro_batches": 4}),
+        ("mixture", {"data": 4, "expert": 2, "pipeline": 2, "micro_batches": 2, "zero": 1}),
+        ("mixture", {"data": 4, "expert": 4, "expert_kernels": "fused", "zero": 1}),
+    ],
+    ids=str,
+)
+def test_ranks_that_are_alike_are_those_that_would_be_written_out(
+    shape: str, changes: dict[str, Any], order: str, gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = _mixture() if shape == "mixture" else make_model(shape, layers=6, vocabulary=50304)
+    job = make_job(model, **changes, order=order)
+    links = Links(3e11, hosts=tuple(rank // 2 for rank in range(job.parallelism.ranks)))
+    repeated = JobPlan(job, gpu, links).program()
+
+    monkeypatch.setattr(JobPlan, "alike", False)
+    written = JobPlan(job, gpu, links).program()
+
+    assert np.array_equal(repeated.ops, written.ops)
+    assert np.array_equal(repeated.successors, written.successors)
+    assert repeated.calls.kinds == written.calls.kinds
+    assert np.array_equal(repeated.calls.kind, written.calls.kind)
+
+
+def test_ranks_whose_links_differ_are_not_alike(gpu: Gpu) -> None:
+    # two GPUs have one link with each other, or two: kernels beside their exchanges are slowed for other times
+    mesh = NvlinkMesh(((0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 0, 2), (0, 0, 2, 0)))
+    job = make_job(
+        make_model("gpt2-medium", vocabulary=50304), data=2, **TENSOR, overlap="ddp", zero=1, order=DATA_FIRST
+    )
+    slowed = gpu.model_copy(update={"overlap_slowdown": 1.2})
+    ops = JobPlan(job, slowed, Links(3e11, (0, 0, 0, 0), mesh, nvlinks=3)).program().ops
+
+    first, third = (ops["duration"][(ops["rank"] == rank) & (ops["kind"] == COMPUTE)].sum() for rank in (0, 2))
+    assert first != third
