@@ -200,9 +200,11 @@ class JobPlan:
             plan = self.on(rank)
             beside = Beside(plan.gpu.overlap_slowdown, self.links, plan.job.product_overlap)
             lane = RankOps(builder, self.placement, rank, beside, plan.job.kernel_launch)
-            pattern = builder.record_rank(RankCompiler(plan, lane, pipelines[chain]).add)
+            add = RankCompiler(plan, lane, pipelines[chain]).add
             if ranks is None and self.alike:
-                patterns[stage] = pattern
+                patterns[stage] = builder.record_rank(add)
+            else:
+                add()
         return builder.build()
 
 
