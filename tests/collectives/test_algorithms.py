@@ -55,7 +55,7 @@ def _bruck_volume(members: int) -> float:
 
 
 POWERS = [2, 4, 16, 64]
-ANY = [2, 3, 5, 8, 13, 32]
+ANY = [2, 3, 8, 13, 32]
 FORMS: list[tuple[str, str, Form, list[int], Callable[[int], float]]] = [
     ("all_reduce", "ring", closed_forms.ring_all_reduce, ANY, lambda n: 2 * (n - 1) / n),
     ("reduce_scatter", "ring", closed_forms.ring_half, ANY, lambda n: (n - 1) / n),
@@ -86,7 +86,7 @@ CASES = [(name, algorithm, form, n, share) for name, algorithm, form, groups, sh
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("per_rank", [16, 10_000, 1_000_000])
+@pytest.mark.parametrize("per_rank", [16, 1_000_000])
 @pytest.mark.parametrize(("collective", "algorithm", "form", "n", "share"), CASES, ids=lambda value: str(value)[:24])
 def test_an_algorithm_takes_its_closed_form_and_moves_its_bytes(  # noqa: PLR0913, PLR0917  a row of the table
     collective: str, algorithm: str, form: Form, n: int, share: Callable[[int], float], per_rank: int
@@ -324,10 +324,10 @@ def test_switches_of_hosts_and_of_the_network_reduce_in_the_packet_engine() -> N
     cluster = {"gpus_per_host": 4, "intra_host": "nvlink"}
     for algorithm in ("nvls_tree", "collnet_chain", "collnet_direct"):
         made = _with(ideal_scenario(2, cluster=cluster), algorithm=algorithm, intra_host_step=2_000_000)
-        fluid, _ = _run(made, "all_reduce", range(8), 2**22)
-        packets, _ = _run(made.model_copy(update={"engine": "packet"}), "all_reduce", range(8), 2**22)
+        fluid, _ = _run(made, "all_reduce", range(8), 2**20)
+        packets, _ = _run(made.model_copy(update={"engine": "packet"}), "all_reduce", range(8), 2**20)
         assert packets == pytest.approx(fluid, rel=0.05)
-        exact, _ = _run(made.model_copy(update={"engine": "reference"}), "all_reduce", range(8), 2**22)
+        exact, _ = _run(made.model_copy(update={"engine": "reference"}), "all_reduce", range(8), 2**20)
         assert exact == packets
     with pytest.raises(ScenarioError, match="needs the switch that joins the GPUs"):
         load("ideal-16", ["collectives.algorithm.all_reduce=nvls"])

@@ -20,12 +20,12 @@ STAR = 1e-6
 PERMILLE = 1e-3
 SIZES = [2**10, 2**20, 2**30]
 GROUPS = [2, 3, 8, 9, 16, 61]
-LARGE = [(128, 2**30), (128, 2**10), (1024, 2**10), (1024, 2**26)]
+LARGE = [(128, 2**30), (1024, 2**10)]
 CASES = [*itertools.product(GROUPS, SIZES), *LARGE]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "size"), [*CASES, (1024, 2**30)])
+@pytest.mark.parametrize(("n", "size"), [*CASES, (1024, 2**26)])
 def test_ring_all_reduce(n: int, size: int) -> None:
     took = measure(ideal_scenario(n), "all_reduce", range(n), size)
     assert took == pytest.approx(2 * (n - 1) * (STAR + size / n / B), rel=PERMILLE)
@@ -41,7 +41,7 @@ def test_ring_reduce_scatter_and_all_gather(collective: str, n: int, size: int) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("collective", "turns"), [("all_reduce", 2), ("reduce_scatter", 1), ("all_gather", 1)])
-@pytest.mark.parametrize("n", [127, 1000])
+@pytest.mark.parametrize("n", [127, 400])
 def test_a_ring_that_does_not_divide_the_size_waits_for_its_largest_piece(n: int, collective: str, turns: int) -> None:
     took = measure(ideal_scenario(n), collective, range(n), 1024)
     assert took == pytest.approx(turns * (n - 1) * (STAR + -(-1024 // n) / B), rel=1e-9)
@@ -81,7 +81,7 @@ def test_ring_all_reduce_on_a_fat_tree(n: int, k: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tree", [(16, 4), (100, 8), (128, 8), (1024, 16)])
+@pytest.mark.parametrize("tree", [(16, 4), (100, 8), (128, 8)])
 @pytest.mark.parametrize("shard", [1, 1000, 100_000])
 def test_ring_all_reduce_on_a_fat_tree_equals_its_recurrence(tree: tuple[int, int], shard: int) -> None:
     n, k = tree

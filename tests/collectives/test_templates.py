@@ -30,8 +30,8 @@ def _made(collective: str, algorithm: str, members: int) -> Template:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
-@given(members=st.integers(1, 40), seed=st.integers(0, 1000))
+@settings(max_examples=20)
+@given(members=st.integers(1, 24), seed=st.integers(0, 1000))
 @pytest.mark.parametrize(("collective", "algorithm"), FLAT)
 def test_every_algorithm_does_what_its_collective_is_to_do(
     collective: str, algorithm: str, members: int, seed: int
@@ -50,7 +50,7 @@ def _require_both_ends(made: Template) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     hosts=st.integers(1, 9),
     local=st.integers(1, 5),

@@ -303,7 +303,7 @@ def places(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(job=jobs(), place=places())
 def test_any_folded_run_is_the_unfolded_one(job: dict[str, Any], place: dict[str, Any]) -> None:
     plan = training.Training(**job)
@@ -314,7 +314,7 @@ def test_any_folded_run_is_the_unfolded_one(job: dict[str, Any], place: dict[str
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(job=jobs())
 def test_ranks_that_are_written_out_fold_as_the_plan_does(job: dict[str, Any]) -> None:
     plan = training.Training(**job)

@@ -130,12 +130,12 @@ def random_job(seed: int) -> list[str]:
 def test_engines_agree_on_random_jobs_with_overlap() -> None:
     """In the mean; those that lose no packet each by itself: the flow engine knows no losses."""
     changes, lossless = [], []
-    for seed in range(100):
+    for seed in range(50):
         flow, packet = (simulate(load("gpt2-medium-dp", [*random_job(seed), f"engine={name}"])) for name in ENGINES)
         changes.append(abs(packet.iteration / flow.iteration - 1))
         lossless += [changes[-1]] * (packet.counters["drops"] == 0)
 
     assert np.mean(changes) < 0.05
     assert np.median(changes) < 0.01
-    assert len(lossless) > 80
+    assert len(lossless) > 40
     assert np.max(lossless) < 0.05

@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import simpy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fabricsim import load
@@ -39,6 +39,7 @@ def _run(messages: list[tuple[int, int, int, int]], longest: int | None = None) 
 
 
 @pytest.mark.slow
+@settings(max_examples=25)
 @given(messages=MESSAGES, longest=st.integers(1, 10**6))
 def test_the_length_of_windows_changes_nothing(messages: list[tuple[int, int, int, int]], longest: int) -> None:
     assert _run(messages)[0] == _run(messages, longest)[0]

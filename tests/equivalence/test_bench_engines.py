@@ -51,7 +51,7 @@ def test_parts_of_no_bytes_take_their_latency(collective: str, collectives: str)
     """Of buffers of fewer bytes than there are ranks."""
     scenario = {"extends": "ideal-16", "transport": "rdma-100g", "collectives": collectives}
     times = {
-        engine: fs.bench(collective, scenario, sizes=[4, 64], overrides=[f"engine={engine}"])
+        engine: fs.bench(collective, scenario, sizes=[4, 64], overrides=["cluster.hosts=8", f"engine={engine}"])
         for engine in ("flow", "packet", "reference")
     }
 

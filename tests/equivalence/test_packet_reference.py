@@ -6,18 +6,25 @@ import os
 import random
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import pytest
 
 from fabricsim.records.packet import DROPPED
 from tests.reference import packet_cases, packet_runs
 
-CASES = int(os.environ.get("FABRICSIM_CASES", "108"))
-"""Each 36 cases have every law with every kind of switch twice or so; the full comparison takes 2000."""
-CHUNK = 36
+CASES = int(os.environ.get("FABRICSIM_CASES", "80"))
+"""80 cases have every law with every kind of switch; the full comparison takes 2000."""
+CHUNK = 40
 SHRINKING = ("cubic", "dctcp", "swift", "swift", "timely")
 """Laws of which some reduce windows often."""
+
+
+def _draw(seed: int) -> packet_cases.Case:
+    """Draw a case; the reference, which is slow, has two of three of the first ones with a third of the packets.
+
+    In those as much happens to each packet, but fewer than a scoreboard holds are in a flow.
+    """
+    return packet_cases.draw(seed, packets=20 if seed < 80 and seed % 3 else 60)
 
 
 @cache
@@ -30,8 +37,7 @@ def _first_difference(ours: list[tuple[int, ...]], theirs: list[tuple[int, ...]]
     return next((f"entry {i}: {ours} != {theirs}" for i, (ours, theirs) in pairs if ours != theirs), "lengths differ")
 
 
-def _assert_equal(seed: int, draw: Callable[[int], Any] | None = None) -> None:
-    draw = packet_cases.draw if draw is None else draw
+def _assert_equal(seed: int, draw: Callable[[int], packet_cases.Case] = _draw) -> None:
     case = draw(seed)
     expected = packet_runs.reference(case)
     found = packet_runs.Compiled(draw(seed)).run()
@@ -58,22 +64,25 @@ def test_equals_the_reference_in_rare_cases(seed: int) -> None:
 
 @pytest.mark.slow
 def test_equals_the_reference_where_stacks_hold_acknowledgements_and_the_first_are_quick() -> None:
-    def draw(seed: int) -> Any:  # noqa: ANN401  a class of the module
-        case = packet_cases.draw(seed)
+    def draw(seed: int) -> packet_cases.Case:
+        case = _draw(seed)
         laws = case.tables["laws"]
         laws["stacks"] = [(20_000_000, 1, 700_000)[(seed + number) % 3] for number in range(len(laws))]
         laws["quick_acks"] = [(3, 16, 0, 1)[(seed + number) % 4] for number in range(len(laws))]
         return case
 
-    for seed in range(CHUNK):
+    for seed in range(24):  # each of the three times in stacks with each of the four numbers of quick ones, twice
         _assert_equal(seed, draw)
 
 
 @pytest.mark.slow
 def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_credits() -> None:
-    """Of two laws, each with a class of its own, one passes servers: its flows do not wait for the wire."""
+    """Of two laws, each with a class of its own, one passes servers: its flows do not wait for the wire.
 
-    def draw(seed: int) -> Any:  # noqa: ANN401  a class of the module
+    Seeds 15, 55 and 59 fail if a NIC that lacks credits still acts at the time of a flow that has left the round.
+    """
+
+    def draw(seed: int) -> packet_cases.Case:
         rng = random.Random(seed)  # noqa: S311  not for secrets
         credits_of = packet_cases.Options(credits=rng.randint(2, 10) * 1088, lossless=(0, 1))
         builder = packet_cases.star(4, rng.choice((10.0, 25.0)), rng.randint(0, 2 * packet_cases.US), credits_of)
@@ -88,7 +97,7 @@ def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_cr
         flows["stages"][flows["law"] == seed % 2] = 0
         return case
 
-    for seed in range(2 * CHUNK):
+    for seed in (15, 55, 59, *range(8)):
         _assert_equal(seed, draw)
 
 
@@ -98,7 +107,7 @@ def test_equals_the_reference_where_flows_leave_the_round_of_a_nic_that_lacks_cr
     [(10**12, True, False), (20_000, False, False), (1, True, False), (10**12, False, True)],
 )
 def test_windows_calendar_and_fetching_do_not_matter(*, window: int, calendar: bool, many: bool) -> None:
-    for seed in range(CHUNK):
+    for seed in range(36):
         expected = _drawn(seed)
         found = packet_runs.Compiled(packet_cases.draw(seed), window=window, calendar=calendar, many=many).run()
         assert found == expected, f"seed {seed}"
@@ -111,7 +120,7 @@ def test_cases_are_eventful() -> None:
     """Marks, drops, errors, trims and pauses all happen, and most messages arrive."""
     totals = [0] * len(packet_runs.COUNTERS)
     dropped = delivered = posted = 0
-    for seed in range(2 * CHUNK):
+    for seed in range(72):
         case = packet_cases.draw(seed)
         trace = _drawn(seed)
         totals = [sum(column) for column in zip(totals, *trace.counters, strict=True)]

@@ -14,8 +14,15 @@ Process = Generator[simpy.Event, Any, None]
 
 KIB = 1024
 LEAVES = 'fabric={topology="leaf-spine", hosts_per_leaf=2, spines=2}'
-SMALL = ["job.model.layers=8", "job.model.hidden=64", "job.model.heads=4", "job.model.vocabulary=512"]
-ECN = ["transport.switch.ecn.low=30kB", "transport.switch.ecn.high=30kB"]
+SMALL = [
+    "job.model.layers=8",
+    "job.model.hidden=32",
+    "job.model.heads=2",
+    "job.model.vocabulary=512",
+    "job.sequence=512",
+]
+MARKS_ALL = ["transport.switch.ecn.low=12kB", "transport.switch.ecn.high=12kB"]
+MARKS_SOME = ["transport.switch.ecn.low=8kB", "transport.switch.ecn.high=40kB"]
 FAILURE = 'fabric.failures=[{link="host1-switch0", from="20us", until="2ms"}]'
 QUEUE = 'fabric.failures=[{link="switch0-host0", from="60us", until="900us"}]'
 
@@ -26,7 +33,7 @@ def _leaves(failures: str) -> str:
 
 SPINE = _leaves('{switch="spine0", from="20us"}')
 FLAPS = _leaves('{link="leaf0-spine0", from="20us", until="90us", every="1ms", times=4}')
-RANDOM = _leaves('{link="leaf*-spine?", mtbf="200us", mttr="100us"}')
+RANDOM = _leaves('{link="leaf*-spine?", mtbf="60us", mttr="30us"}')
 SLOW = _leaves(
     '{link="*-spine*", rate="10Gbps", from="50us", until="900us"}, {nic="host2", rate="40Gbps", from="20us"}'
 )
@@ -35,8 +42,8 @@ SOON = [f'transport.packet.{each}_timeout="{time}"' for each, time in (("minimum
 CASES = {  # what is set, and what has to happen in it
     "ideal": (["transport=ideal-100g"], None),
     "tcp": (["transport=tcp-10g", "transport.switch.buffer.per_port=64KiB"], "drops"),
-    "dctcp": (["transport=dctcp-100g", *ECN], "marks"),
-    "dcqcn": (["transport=roce-100g", LEAVES], "marks"),
+    "dctcp": (["transport=dctcp-100g", *MARKS_ALL], "marks"),
+    "dcqcn": (["transport=roce-100g", LEAVES, *MARKS_SOME], "marks"),
     "pauses": (["transport=peers-roce"], "pauses"),
     "spraying and trimming": (["transport=uec-100g", LEAVES], "trims"),
     "hpcc": (["transport=roce-100g-hpcc", LEAVES], None),
@@ -51,12 +58,12 @@ CASES = {  # what is set, and what has to happen in it
     "a switch that fails for good": (["transport=ideal-100g", SPINE, *SOON], "timeouts"),
     "a cable that flaps": (["transport=roce-100g", FLAPS, *SOON], "errors"),
     "cables that fail at random": (["transport=ideal-100g", RANDOM, *SOON], "errors"),
-    "slow cables": (["transport=roce-100g", SLOW], "marks"),
+    "slow cables": (["transport=roce-100g", SLOW, *MARKS_SOME], "marks"),
     "slow cables with credits": (["transport=rdma-100g", SLOW], None),
     "lossy cables": (["transport=ideal-100g", LOSSY, *SOON], "errors"),
     "spraying around a switch": (["transport=uec-100g", SPINE], "errors"),
     "hpcc around a switch": (["transport=roce-100g-hpcc", SPINE, *SOON], "errors"),
-    "tcp around a switch": (["transport=tcp-10g", SPINE], "errors"),
+    "tcp around a switch": (["transport=tcp-10g", "transport.mtu=4000", SPINE], "errors"),
 }
 
 
@@ -68,11 +75,11 @@ def _told(engine: str, settings: list[str]) -> tuple[Any, ...]:
 
     def user(name: str, delay: float) -> Process:
         yield env.timeout(delay)
-        told.append((name, (yield fabric.all_reduce(range(4), 192 * KIB)), env.now))
-        told.append((name, (yield fabric.send(0, 3, 100 * KIB)), env.now))
+        told.append((name, (yield fabric.all_reduce(range(4), 96 * KIB)), env.now))
+        told.append((name, (yield fabric.send(0, 3, 50 * KIB)), env.now))
 
     def incast() -> Process:
-        yield env.all_of([fabric.send(source, 0, 1024 * KIB) for source in (1, 2, 3)])
+        yield env.all_of([fabric.send(source, 0, 320 * KIB) for source in (1, 2, 3)])
         told.append(("incast", env.now))
 
     env.process(user("one", 0.0))

@@ -57,7 +57,7 @@ def test_trap_1_pieces_leave_the_bandwidth_term(pieces: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (64, 5.285), (128, 5.33)])
+@pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (64, 5.285)])
 def test_trap_2_direct_all_to_all_shares_the_network_adapters(n: int, milliseconds: float) -> None:
     env = simpy.Environment()
     fabric = Fabric(env, ideal_scenario(n))
@@ -71,7 +71,7 @@ def test_trap_2_direct_all_to_all_shares_the_network_adapters(n: int, millisecon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (128, 5.33), (256, 5.35)])
+@pytest.mark.parametrize(("n", "milliseconds"), [(16, 5.03), (128, 5.33)])
 @pytest.mark.parametrize("algorithm", ["direct", "pairwise"])
 def test_trap_2_so_does_the_collective(n: int, milliseconds: float, algorithm: str) -> None:
     env = simpy.Environment()

@@ -16,7 +16,7 @@ import fabricsim as fs
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-CASES = int(os.environ.get("FABRICSIM_CASES", "60"))
+CASES = int(os.environ.get("FABRICSIM_CASES", "25"))
 FABRICS = (
     "fabric.topology=single-switch",
     'fabric={topology="leaf-spine",hosts_per_leaf=2,spines=2}',

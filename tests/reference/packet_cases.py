@@ -526,8 +526,8 @@ LAST_POST = 20 * US
 END = 20 * MS
 
 
-def draw(seed: int) -> Case:
-    """Draw a small case; seeds 0 to 79 have every law with every kind of switch."""
+def draw(seed: int, packets: int = 60) -> Case:
+    """Draw a small case, its messages of `packets` at most; seeds 0 to 79 have every law with every kind of switch."""
     rng = random.Random(seed)  # noqa: S311  not for secrets
     law = LAWS[seed % len(LAWS)]
     switch = SWITCHES[seed // len(LAWS) % len(SWITCHES)]
@@ -541,7 +541,7 @@ def draw(seed: int) -> Case:
     for _ in range(rng.randint(1, 6)):
         source, target = (rng.randrange(1, builder.hosts), 0) if incast else rng.sample(range(builder.hosts), 2)
         builder.add_flow(source, target, rng.randrange(len(builder.laws)))
-    posts = draw_posts(rng, len(builder.flows), payload)
+    posts = draw_posts(rng, len(builder.flows), payload, packets)
     title = f"seed {seed}: {law}, {switch} switches, {builder.switches} of them"
     return Case(builder.build(), posts, END, title, builder.dispatch)
 
@@ -717,12 +717,13 @@ def _draw_variant(rng: random.Random, kind: str) -> dict[str, Any]:
     }
 
 
-def draw_posts(rng: random.Random, flows: int, payload: int) -> list[Post]:
-    """Draw up to three messages for each flow, of 60 packets at most."""
+def draw_posts(rng: random.Random, flows: int, payload: int, packets: int = 60) -> list[Post]:
+    """Draw up to three messages for each flow, of `packets` at most."""
     posts = []
     for flow in range(flows):
         for _ in range(rng.randint(1, 3)):
             time = rng.choice((0, rng.randint(0, LAST_POST)))
-            size = rng.choice((rng.randint(1, payload), rng.randint(1, 60) * payload, rng.randint(1, 60 * payload)))
+            sizes = rng.randint(1, payload), rng.randint(1, packets) * payload, rng.randint(1, packets * payload)
+            size = rng.choice(sizes)
             posts.append(Post(time, flow, size, len(posts)))
     return posts

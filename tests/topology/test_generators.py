@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
 from math import prod
 from typing import Any
 
@@ -54,6 +53,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "optical-circuits": {"hosts_per_pod": few},
 }
 DIRECT = {"torus", "mesh", "hammingmesh"}
+DETOURS = {"valiant", "ugal"}
 
 
 @st.composite
@@ -85,7 +85,7 @@ def test_all_topologies_are_here() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("topology", SHAPES)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(data=st.data())
 def test_what_is_counted_is_what_is_built(topology: str, data: st.DataObject) -> None:
     fabric, ends = data.draw(fabrics(topology))
@@ -113,8 +113,11 @@ def test_every_pair_has_a_shortest_way_without_a_loop(topology: str, data: st.Da
     if not nx.is_connected(graph):
         return  # rails of their own
     wires = freeze(network, 1.0, ResourceList())
-    pairs = data.draw(st.lists(st.sampled_from([*permutations(range(ends.count), 2)]), max_size=20))
-    diameter = max(max(far.values()) for _, far in nx.all_pairs_dijkstra_path_length(graph))
+    further = st.tuples(st.integers(0, ends.count - 1), st.integers(1, ends.count - 1))
+    pairs = [(one, (one + more) % ends.count) for one, more in data.draw(st.lists(further, max_size=20))]
+    far = {one: nx.single_source_dijkstra_path_length(graph, wires.nodes[one]) for one, _ in pairs}
+    detours = DETOURS & {*fabric.routings}
+    diameter = nx.diameter(graph, weight="weight") if detours else 0
     for routing in fabric.routings:
         router = Router(wires, ends.count, routing, {})
         for key, (source, target) in enumerate(pairs):
@@ -123,8 +126,8 @@ def test_every_pair_has_a_shortest_way_without_a_loop(topology: str, data: st.Da
             assert nodes[-1] == target
             assert wires.source[way].tolist() == nodes[:-1]
             assert len(set(nodes)) == len(nodes)
-            shortest = nx.dijkstra_path_length(graph, wires.nodes[source], wires.nodes[target])
-            if routing in {"valiant", "ugal"}:
+            shortest = far[source][wires.nodes[target]]
+            if routing in detours:
                 assert shortest <= sum(wires.cost[way]) <= 2 * diameter
             else:
                 assert sum(wires.cost[way]) == shortest

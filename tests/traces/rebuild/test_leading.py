@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tarfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,13 @@ def rebuilt(folder: Path, documents: dict[str, dict[str, Any]]) -> Rebuilt:
     return rebuild(read([folder]))
 
 
+@cache
+def whole_sizes(file: Path) -> list[int]:
+    return [call.size for call in rebuild(read([file])).program.calls]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("late", [range(8), (0, 3), (7,)])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("late", "count"), [(range(8), 3), ((0, 3), 1), ((7,), 3)])
 def test_ranks_whose_capture_began_late_leave_out_what_they_had_launched(
     traces: Path, tmp_path: Path, late: range | tuple[int, ...], count: int
 ) -> None:
@@ -70,13 +75,13 @@ def test_ranks_whose_capture_began_late_leave_out_what_they_had_launched(
     for name, document in documents.items():
         if int(name.removeprefix("worker")[0]) in late:
             began_late(document, count)
-    whole, cut = rebuild(read([traces / "kineto" / "dlrm_kineto.tar.gz"])), rebuilt(tmp_path, documents)
-    assert [call.size for call in cut.program.calls] == [call.size for call in whole.program.calls][count:]
+    cut = rebuilt(tmp_path, documents)
+    assert [call.size for call in cut.program.calls] == whole_sizes(traces / "kineto" / "dlrm_kineto.tar.gz")[count:]
     assert sum(f"{count * len(late)} {SAID}" in line for line in cut.assumptions) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "steps"), [(1, (5, 6)), (3, (5, 6)), (10, (6,))])
+@pytest.mark.parametrize(("count", "steps"), [(3, (5, 6)), (10, (6,))])
 def test_steps_that_lack_communications_are_not_compared(
     traces: Path, tmp_path: Path, count: int, steps: tuple[int, ...]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from fabricsim.results.result import RunRecord
 from fabricsim.results.summary import summarise
 from fabricsim.run import pipeline
 from fabricsim.traces.readers import read
-from fabricsim.traces.rebuild.programs import rebuild
+from fabricsim.traces.rebuild.programs import Rebuilt, rebuild
 from fabricsim.traces.rebuild.sizes import resized
+from fabricsim.traces.trace import Trace
 
 NVLINK = ("dgx-a100", None, ("cluster.gpu.nvlink_rate={}GBps", 300))
 RDMA = ("pinnacles", "rdma-100g", ("transport.line_rate={}Gbps", 100))
@@ -25,18 +27,29 @@ QUICKER = {"rate": 1, "speed": 1, "size": -1}
 Fabric = tuple[str, str | None, tuple[str, int]]
 
 
+@cache
+def captured(file: Path) -> Trace:
+    return read([file])
+
+
+@cache
+def changed(file: Path, speed: float, size: float) -> Rebuilt:
+    """Rebuild a captured job, whatever fabric it then runs on."""
+    return rebuild(captured(file), gpu_speed=speed, message_size=size)
+
+
 class Job:
     """A captured job on a fabric."""
 
     def __init__(self, file: Path, fabric: Fabric) -> None:
-        self.trace, self.fabric = read([file]), fabric
+        self.file, self.fabric = file, fabric
 
     def replayed(self, *, rate: float = 1, speed: float = 1, size: float = 1) -> RunRecord:
         name, transport, (key, usual) = self.fabric
         settings = [key.format(usual * rate)] + ["cluster.gpus_per_host=1"] * (name == "pinnacles")
-        rebuilt = rebuild(self.trace, gpu_speed=speed, message_size=size)
+        rebuilt = changed(self.file, speed, size)
         loaded = pipeline.load_fabric(name, rebuilt.program.ranks, transport, settings)
-        return pipeline.replay(loaded, rebuilt, self.trace.form)
+        return pipeline.replay(loaded, rebuilt, captured(self.file).form)
 
 
 def steps(result: RunRecord) -> int:
