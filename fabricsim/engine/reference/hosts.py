@@ -78,7 +78,7 @@ class Host(Node):
 
     def next_take(self) -> int:
         """When the next packet of the round's first flow may be taken, ps."""
-        if self.round[0].law["device_queue"]:
+        if self.round[0].law.device_queue:
             return 0
         if not self.round[0].way_out:
             return self.link.free_at

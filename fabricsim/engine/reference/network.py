@@ -95,7 +95,7 @@ class Reference(NetworkParts):
 
     def _post(self, flow: int, size_bytes: int, owner: int) -> None:
         sender, receiver = self.senders[flow], self.receivers[flow]
-        packets = max(1, -(-size_bytes // int(sender.law.payload)))
+        packets = max(1, -(-size_bytes // sender.law.payload))
         receiver.messages.append((len(sender.payloads) + packets, owner))
         sender.post(size_bytes)
 

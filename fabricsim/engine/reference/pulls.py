@@ -34,7 +34,7 @@ class Pulls:
 
     def rode(self, pulled: Pulled) -> None:
         """Note that one did."""
-        self._at = self._host.network.now + int(pulled.flow.law.pull_interval)
+        self._at = self._host.network.now + pulled.flow.law.pull_interval
 
     def ask(self, pulled: Pulled, *, complete: bool) -> None:
         """Have a packet pulled for one that came; if a message is complete, at once all that wait for its flow."""
@@ -67,7 +67,7 @@ class Pulls:
         if not self._round or now < self._at:
             return
         pulled = self._round.popleft()
-        self._at = now + int(pulled.flow.law.pull_interval)
+        self._at = now + pulled.flow.law.pull_interval
         if self._wanted(pulled) > 1:
             self._round.append(pulled)
         self._send(pulled, 1)
@@ -84,10 +84,10 @@ class Pulls:
                 number=pulled.count,
                 echo=0,
                 stamp=self._host.network.now,
-                entropy=pulled.count % max(int(pulled.flow.law.entropies), 1),
-                wire=int(pulled.flow.law.ack_wire),
+                entropy=pulled.count % max(pulled.flow.law.entropies, 1),
+                wire=pulled.flow.law.ack_wire,
                 payload=0,
-                traffic_class=int(pulled.flow.law.ack_class),
+                traffic_class=pulled.flow.law.ack_class,
                 cursor=pulled.flow.reverse_cursor,
             )
         )

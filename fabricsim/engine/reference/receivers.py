@@ -72,7 +72,7 @@ class Receiver:
             self._keep(packet)
 
     def _notify(self, packet: Packet) -> None:
-        interval = int(self.law.cnp_interval)
+        interval = self.law.cnp_interval
         if interval > 0 and self.network.now >= self._cnp_at:
             self._cnp_at = self.network.now + interval
             self._send(CNP, packet)
@@ -81,7 +81,7 @@ class Receiver:
         """Answer what go-back-N throws away."""
         if self._nacked != self.expected or self.network.now >= self._nack_at:
             self._nacked = self.expected
-            self._nack_at = self.network.now + int(self.law.nack_interval)
+            self._nack_at = self.network.now + self.law.nack_interval
             self._answer(NACK, packet)
 
     def _acknowledge_pending_of_other_mark(self, packet: Packet) -> None:
@@ -103,14 +103,14 @@ class Receiver:
         if quick or out_of_order or complete or enough:
             self._answer(ACK, packet)
         elif self._due == NEVER and self.law.ack_delay > 0:
-            self._due = self.network.now + int(self.law.ack_delay)
+            self._due = self.network.now + self.law.ack_delay
             self.host.plan(self._due, AGENDA + ACKNOWLEDGE, self.sender.index, self._acknowledge_if_due)
 
     def _is_quick(self) -> bool:
         """Whether a packet that is kept now is one of the first, or after a pause; counts it."""
         now = self.network.now
         if self._highest == 0 or now - self._kept_at > self.law.minimum_timeout:
-            self._quick = int(self.law.quick_acks)
+            self._quick = self.law.quick_acks
         self._kept_at = now
         quick = self._quick > 0
         self._quick -= quick
@@ -145,9 +145,9 @@ class Receiver:
             echo=packet.number,
             stamp=packet.stamp,
             entropy=packet.entropy,
-            wire=int(self.law.ack_wire),
+            wire=self.law.ack_wire,
             payload=0,
-            traffic_class=int(self.law.ack_class),
+            traffic_class=self.law.ack_class,
             cursor=self.sender.reverse_cursor,
             marked=packet.marked and kind == ACK,
             readings=packet.readings,
@@ -155,7 +155,7 @@ class Receiver:
         if self._may_pull and not self._rides and (kind == NACK or (kind == ACK and self.law.stacks == 0)):
             answer.pulls = self._rides = True
         if kind == ACK and self.law.stacks > 0:
-            self._held.append((self.network.now + int(self.law.stacks), answer))
+            self._held.append((self.network.now + self.law.stacks, answer))
             self.host.plan(self._held[-1][0], AGENDA + ACKNOWLEDGE, self.sender.index, self._acknowledge_if_due)
         else:
             self.host.send_answer(answer)

@@ -32,11 +32,11 @@ class Sender(Flow):
         row = rows.flows[index]
         super().__init__(network, index, row, rows.laws[int(row["law"])])
         self.network = network
-        self.congestion_control = network.tables.dispatch.laws[int(self.law["law"])]
-        self.balancing = network.tables.dispatch.rules[int(self.law["balance"])]
+        self.congestion_control = network.tables.dispatch.laws[self.law.law]
+        self.balancing = network.tables.dispatch.rules[self.law.balance]
         self.source, self.target = hosts[int(row["source"])], hosts[int(row["target"])]
         self._rows = rows
-        self.selective = int(self.law["recovery"]) == SELECTIVE
+        self.selective = self.law.recovery == SELECTIVE
         self.payloads: list[int] = []  # by packet number
         self.taken = 0  # all below this were sent at least once
         self._status: dict[int, int] = {}  # selective: of packets from `acknowledged` to `taken`
@@ -49,7 +49,7 @@ class Sender(Flow):
         self._timeout_at = NEVER
         self._entropy = 0
         self._draws = 0
-        self._readings: deque[list[Reading]] = deque(maxlen=int(self.law.span))  # of the last packets sent
+        self._readings: deque[list[Reading]] = deque(maxlen=self.law.span)  # of the last packets sent
 
     def take_way(self, row: Any) -> None:  # noqa: ANN401  a record
         """Send by the paths of a row from now on, answers included; telemetry of the way before says nothing."""
@@ -64,13 +64,13 @@ class Sender(Flow):
         if not self.payloads:
             self.row.last_send = NEVER
             self.row.threshold, self.row.window = self.law.initial_threshold, self.law.initial_window
-            self._tell("start", self.law)
-            round_trip.start(self.row, self.law)
+            self._tell("start")
+            round_trip.start(self.row, self.record)
             self._next_send = self.network.now + int(self.row["connect"])
             self._plan_alarm(self._next_send)
         elif self._is_idle():
-            self._tell("restart", self.law)
-        full = int(self.law.payload)
+            self._tell("restart")
+        full = self.law.payload
         packets = max(1, -(-size // full))
         self.payloads += [full] * (packets - 1) + [size - (packets - 1) * full]
         self.row.posted = len(self.payloads)
@@ -101,7 +101,7 @@ class Sender(Flow):
     def take(self) -> Packet:
         """Take the next packet: the lowest one that is lost, or a new one."""
         now = self.network.now
-        self._tell("advance", self.law, now)
+        self._tell("advance", now)
         number = self._next_number()
         again = number < self.taken
         self.taken = max(self.taken, number + 1)
@@ -113,7 +113,7 @@ class Sender(Flow):
         if self.row.rate < math.inf:
             self._next_send = now + math.floor(packet.wire * PS_PER_S / float(self.row.rate) + 0.5)
             self._plan_alarm(self._next_send)
-        self._tell("sent", self.law, packet.wire)
+        self._tell("sent", packet.wire)
         if self._timeout_at == NEVER or (again and number == self.row.acknowledged):
             self._start_timer()
         return packet
@@ -141,7 +141,7 @@ class Sender(Flow):
             echo=0,
             stamp=self.network.now,
             entropy=self._draw_entropy(),
-            wire=payload + int(self.law.overhead),
+            wire=payload + self.law.overhead,
             payload=payload,
             traffic_class=self.data_class,
             cursor=self.cursor,
@@ -151,10 +151,10 @@ class Sender(Flow):
         )
 
     def _draw_entropy(self) -> int:
-        if tell(self.balancing, "renew", self.row, self.law, self.network.now):
+        if tell(self.balancing, "renew", self.row, self.record, self.network.now):
             number = mix(mix(mix(self.network.seed) ^ self.key) ^ self._draws)
             self._draws += 1
-            self._entropy = int(number) % int(self.law.entropies)
+            self._entropy = int(number) % self.law.entropies
         return self._entropy
 
     # What comes back.
@@ -162,11 +162,11 @@ class Sender(Flow):
     def receive(self, answer: Packet) -> None:
         """Take an ACK, NACK, CNP or PULL."""
         if answer.pulls:
-            self._tell("ride", self.law)
+            self._tell("ride")
         if answer.kind == CNP:
-            self._tell("notify", self.law, self.network.now)
+            self._tell("notify", self.network.now)
         elif answer.kind == PULL:
-            self._tell("pull", self.law, answer.number)
+            self._tell("pull", answer.number)
         elif answer.kind == ACK:
             self._receive_ack(answer)
         else:
@@ -176,7 +176,7 @@ class Sender(Flow):
     def _receive_ack(self, ack: Packet) -> None:
         now = self.network.now
         rtt = now - ack.stamp
-        round_trip.measure(self.row, self.law, rtt)
+        round_trip.measure(self.row, self.record, rtt)
         later = self._was_sent_after_recovery_began(ack.echo)
         oldest = int(self.row.acknowledged)
         packets = self._take_out(ack.number, ack.echo)
@@ -187,14 +187,14 @@ class Sender(Flow):
         if self.row.acknowledged > oldest:
             self._restart_timer()
         if not self.congestion_control.telemetry:
-            self._tell("acknowledge", self.law, now, packets, int(ack.marked), rtt)
+            self._tell("acknowledge", now, packets, int(ack.marked), rtt)
         elif any(readings is ack.readings for readings in self._readings):
             self._store_telemetry(ack)
-            slot = ack.echo % int(self.law.span)
-            self._tell("acknowledge", self.law, now, packets, self._rows.telemetry, ack.echo, slot)
+            slot = ack.echo % self.law.span
+            self._tell("acknowledge", now, packets, self._rows.telemetry, ack.echo, slot)
 
     def _tell(self, what: str, *told: Any) -> None:  # noqa: ANN401  as kernels of laws take it
-        tell(self.congestion_control, what, self.row, *told)
+        tell(self.congestion_control, what, self.row, self.record, *told)
 
     def _receive_nack(self, nack: Packet) -> None:
         oldest = int(self.row.acknowledged)
@@ -223,8 +223,8 @@ class Sender(Flow):
         return packets
 
     def _take_out_selectively(self, number: int, echo: int) -> int:
-        packets = 0
-        for arrived in [*range(int(self.row.acknowledged), number), echo]:
+        packets, first = 0, int(self.row.acknowledged)
+        for arrived in [*range(first, number), echo]:
             status = self._status.get(arrived, ARRIVED)
             if status == ARRIVED:
                 continue
@@ -234,18 +234,19 @@ class Sender(Flow):
                 self.row.lost -= 1
             else:
                 self.row.in_flight -= 1
-        self.row.acknowledged = max(int(self.row.acknowledged), number)
-        self._status = {p: status for p, status in self._status.items() if p >= self.row.acknowledged}
+        self.row.acknowledged = max(first, number)
+        for below in range(first, number):
+            self._status.pop(below, None)
         self._highest = max(self._highest, number, echo + 1)
         return packets
 
     def _find_lost(self) -> None:
         self._scanned = max(self._scanned, int(self.row.acknowledged))
-        while self._scanned + int(self.law.reordering) < self._highest:
+        while self._scanned + self.law.reordering < self._highest:
             if self._status.get(self._scanned) == IN_FLIGHT and self._scanned not in self._found_lost:
                 self._lose(self._scanned)
             self._scanned += 1
-        if self._highest - int(self.law.reordering) > self._renewed:
+        if self._highest - self.law.reordering > self._renewed:
             self._find_lost_again()
 
     def _find_lost_again(self) -> None:
@@ -274,13 +275,13 @@ class Sender(Flow):
 
     def _begin_recovery(self) -> None:
         if not self.row.recovering or self.law.each_loss:
-            self._tell("lose", self.law, self.network.now)
+            self._tell("lose", self.network.now)
         if not self.row.recovering:
             self.row.recovering = 1
             self.row.recover = self.taken
 
     def _store_telemetry(self, ack: Packet) -> None:
-        first = int(self.row.first_telemetry) + ack.echo % int(self.law.span) * int(self.row.hops)
+        first = int(self.row.first_telemetry) + ack.echo % self.law.span * int(self.row.hops)
         rows = self._rows.telemetry[first : first + int(self.row.hops)]
         rows["time"] = 0  # of links that a trimmed packet passed without payload
         for row, reading in zip(rows, ack.readings, strict=False):
@@ -309,8 +310,8 @@ class Sender(Flow):
     def _time_out(self) -> None:
         row: Any = self.row
         row.timeouts += 1
-        self._tell("time_out", self.law, self.network.now)
-        round_trip.back_off(row, self.law)
+        self._tell("time_out", self.network.now)
+        round_trip.back_off(row, self.record)
         row.recovering = 0
         row.in_flight = 0
         self._start_timer()

@@ -30,11 +30,11 @@ class Switch(Node):
     def next_link(self, packet: Packet) -> Link:
         """Link that a packet takes from here; its cursor moves on."""
         choices = self._choices(packet)
-        law = self.network.flows[packet.flow].law
-        if not law.weighs or len(choices) == 1:
+        flow = self.network.flows[packet.flow]
+        if not flow.law.weighs or len(choices) == 1:
             return choices[0]
-        rule = self.network.tables.dispatch.rules[int(law.balance)]
-        weights = [tell(rule, "weigh", law, place, link.drain_time()) for place, link in enumerate(choices)]
+        rule = self.network.tables.dispatch.rules[flow.law.balance]
+        weights = [tell(rule, "weigh", flow.record, place, link.drain_time()) for place, link in enumerate(choices)]
         return min(zip(choices, weights, strict=True), key=lambda pair: (pair[0].down, pair[1]))[0]
 
     def _choices(self, packet: Packet) -> list[Link]:
