@@ -189,6 +189,8 @@ class JobPlan:
         sizes = [stage.message for stage in self.stages]
         pipelines: dict[tuple[int, ...], Pipeline] = {}
         patterns: dict[int, RankPattern] = {}  # by stage
+        # Of some ranks those of two stages need not be of one pipeline, whose messages they would have in common.
+        whole = ranks is None or self.job.parallelism.pipeline == 1
         for rank in range(self.ranks) if ranks is None else ranks:
             stage = int(self.placement.stages[rank])
             if stage in patterns:
@@ -201,7 +203,7 @@ class JobPlan:
             beside = Beside(plan.gpu.overlap_slowdown, self.links, plan.job.product_overlap)
             lane = RankOps(builder, self.placement, rank, beside, plan.job.kernel_launch)
             add = RankCompiler(plan, lane, pipelines[chain]).add
-            if ranks is None and self.alike:
+            if whole and self.alike:
                 patterns[stage] = builder.record_rank(add)
             else:
                 add()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -259,7 +260,8 @@ def test_rows_of_zero_bytes_in_a_reference_are_passed_over(hkbu: Scenario, tmp_p
 
 @pytest.mark.slow
 def test_captured_log_as_reference(traces: Path, hkbu: Scenario) -> None:
-    reference = benchtable.read_reference(traces / "nccl_logs/hkbu_10g/ring-10g-stepexp2.txt", "all_reduce")
+    whole = benchtable.read_reference(traces / "nccl_logs/hkbu_10g/ring-10g-stepexp2.txt", "all_reduce")
+    reference = replace(whole, seconds=dict(list(whole.seconds.items())[::12]))  # enough of some hundred
 
     bench = benchtable.run(hkbu, "all_reduce", [], reference)
 

@@ -219,18 +219,23 @@ def test_what_is_known_is_not_run_again(findings: dai2024.Findings, monkeypatch:
     assert ran == [2 * len(dai2024.TRANSPORTS), 0]
 
 
+def _make_small(patch: pytest.MonkeyPatch) -> None:
+    few = replace(SMALL, nodes=(8,), scalings=(WEAK,), families=("gpt2-medium",))
+    patch.setattr(dai2024, "Assumptions", lambda: few)
+    patch.setattr(dai2024, "VARIATIONS", {"fewer nodes": replace(SMALL, scalings=(WEAK,))})
+
+
 @pytest.fixture
 def small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the study run with fewer points and one variation."""
-    monkeypatch.setattr(
-        dai2024, "Assumptions", lambda: replace(SMALL, nodes=(8,), scalings=(WEAK,), families=("gpt2-medium",))
-    )
-    monkeypatch.setattr(dai2024, "VARIATIONS", {"fewer nodes": replace(SMALL, scalings=(WEAK,))})
+    _make_small(monkeypatch)
 
 
-@pytest.fixture
-def study(small_study: None) -> Validation:  # noqa: ARG001  a fixture that is needed for what it does
-    return dai2024.validate()
+@pytest.fixture(scope="module")
+def study() -> Validation:
+    with pytest.MonkeyPatch.context() as patch:
+        _make_small(patch)
+        return dai2024.validate()
 
 
 @pytest.mark.slow

@@ -42,3 +42,10 @@ def test_one_process_for_eight_gpus_costs_what_was_measured() -> None:
     each, together = (_iteration(8, processes * PADDLE_LAUNCH, speed) for processes in (1, 8))
 
     assert together - each == pytest.approx(_measured(_TOGETHER) - _measured(_EIGHT), rel=0.01)
+
+
+@pytest.mark.slow
+def test_the_error_behind_intervals_is_that_of_the_rows() -> None:
+    errors = [abs(log(row.predicted / row.measured)) for row in dlperf.STUDY.validate().rows]
+
+    assert np.quantile(errors, 0.8) / 1.2816 == pytest.approx(MODEL_ERRORS["dlperf"], abs=0.001)

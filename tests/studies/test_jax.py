@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+from math import log
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from fabricsim import measured
+from fabricsim.run.model_error import MODEL_ERRORS
 from fabricsim.studies import jax
 from fabricsim.workload.shapes import parameters
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import numpy as np
 
     from fabricsim.results.validation import Validation
     from fabricsim.scenario.job import Job
@@ -92,6 +93,13 @@ def test_steps_are_met_as_the_page_says(study: Validation) -> None:
     assert found["FSDP"]["mean_absolute_error"] < 0.11
     assert found["H100"]["mean_absolute_error"] < 0.08
     assert found["all"]["largest_absolute_error"] < 0.29
+
+
+@pytest.mark.slow
+def test_the_error_behind_intervals_is_that_of_the_rows(study: Validation) -> None:
+    errors = [abs(log(row.predicted / row.measured)) for row in study.rows]
+
+    assert np.quantile(errors, 0.8) / 1.2816 == pytest.approx(MODEL_ERRORS["jax"], abs=0.001)
 
 
 @pytest.mark.slow
