@@ -176,6 +176,7 @@ def test_keys_and_constants_of_a_users_topology_are_of_their_types(tmp_path: Pat
 NETWORK_LINES = TOPOLOGY.split("def network", maxsplit=1)[0].count("\n") + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
@@ -240,6 +241,7 @@ def test_cables_of_a_users_topology_are_counted_as_they_are_joined(
     assert len(network_of(fabric, Ends(3)).links) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "said"),
     [

@@ -71,6 +71,7 @@ def test_start_up_imports_nothing_heavy(code: str) -> None:
     assert not loaded.intersection(HEAVY)
 
 
+@pytest.mark.slow
 def test_help_works_with_python_m() -> None:
     run = subprocess.run([sys.executable, "-m", "fabricsim", "--help"], capture_output=True, text=True, check=True)
 

@@ -41,5 +41,6 @@ def test_what_is_too_large_is_found(source: str, folder: str, count: int) -> Non
     assert len(too_large(PACKAGE / folder / "x.py", modules.read_text(source).functions)) == count
 
 
+@pytest.mark.slow
 def test_functions_are_small() -> None:
     assert [each for path in PACKAGE.rglob("*.py") for each in too_large(path, modules.read(path).functions)] == []

@@ -75,6 +75,7 @@ def test_times_follow_parameters_as_settings_of_the_scenario_do(made: Measuremen
     assert ours == pytest.approx(table.undisturbed, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_table_of_small_messages_tells_no_bandwidth(made: Measurement) -> None:
     found = calibrate("hkbu", SMALL, [between(made, 1, 2**14)])
 

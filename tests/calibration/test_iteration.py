@@ -58,6 +58,7 @@ def test_speeds_of_the_scenario_are_not_overwritten() -> None:
         calibrate(JOB, [*SMALL, "cluster.gpu_speed.3=0.8"], 1.0, lambda _: None)
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_writes_a_scenario_with_it(fabricsim: Run, tmp_path: Path) -> None:
     settings = [argument for setting in SMALL for argument in ("--set", setting)]
     ended = fabricsim("calibrate", JOB, "--iteration", "400ms", *settings, "-o", "mine.toml", "--json")

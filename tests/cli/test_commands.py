@@ -151,6 +151,7 @@ def test_json_is_one_object_and_nothing_else(fabricsim: Fabricsim, small: Path) 
     assert err == "wrote x.h5\n"
 
 
+@pytest.mark.slow
 def test_options_of_run_reach_the_scenario(fabricsim: Fabricsim, small: Path) -> None:
     options = ["--set", "transport=tcp-10g", "--set", "job.overlap=ddp", "--engine", "flow", "--seed", "7"]
     _, out, _ = fabricsim("run", small.name, "--json", *options, "-o", "x.h5")
@@ -280,6 +281,7 @@ def test_bench_takes_an_algorithm(fabricsim: Fabricsim) -> None:
     assert "collectives.algorithm.all_gather: 'none.*.et' for rank 0: there is no such file" in err
 
 
+@pytest.mark.slow
 def test_bench_says_what_is_assumed_of_chakra_files(fabricsim: Fabricsim, tmp_path: Path) -> None:
     for rank in range(32):  # each sends a part of its own to all others
         ends = [(kind, peer) for kind in (COMM_SEND, COMM_RECV) for peer in range(32) if peer != rank]

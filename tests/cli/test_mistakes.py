@@ -570,6 +570,7 @@ def test_run_that_fails_leaves_nothing(
     assert refused(fabricsim, *command, *options) == reason
 
 
+@pytest.mark.slow
 def test_write_that_fails_leaves_nothing(
     fabricsim: Fabricsim, small: Path, result: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -667,6 +668,7 @@ def test_mistakes_of_a_topology_that_builds_on_another_are_listed(
     assert said in refused(fabricsim, "check", "gpt2-medium-dp", "--set", fabric)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "run"])
 @pytest.mark.parametrize(
     ("failure", "said"),

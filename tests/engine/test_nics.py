@@ -113,6 +113,7 @@ def test_a_narrow_nvlink_slows_what_is_forwarded(send: Callable[..., list[float]
     assert own == pytest.approx([ALONE + LATENCY], rel=1e-9, abs=slack)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rings_on_rails_are_as_fast_as_one_alone(engine: str) -> None:
     # 8 rings of 4 ranks, one on each rail: each has its wires alone, as if its hosts had one GPU
@@ -171,6 +172,7 @@ def test_a_cable_that_fails_stops_one_nic_only() -> None:
 # ---- NICs that are lost ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("lost", [{"nic": "host1/nic2"}, {"switch": "switch2"}, {"link": "host0/nic2->switch2"}])
 def test_a_lost_rail_is_gone_round_over_nvlink(

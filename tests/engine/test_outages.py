@@ -264,6 +264,7 @@ def test_a_partition_names_ranks_and_cut_and_a_process_goes_on(engine: str) -> N
     fabric.env.run()  # ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("what", "ends"),
@@ -342,6 +343,7 @@ def test_routing_knows_sooner_or_later() -> None:
 # ---- direct networks -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [*ENGINES, "reference"])
 @pytest.mark.parametrize(
     ("topology", "dimensions", "target", "detour"),
@@ -372,6 +374,7 @@ def test_a_direct_host_forwards_though_its_nic_or_gpu_is_gone(engine: str) -> No
 # ---- given paths ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [*ENGINES, "reference"])
 def test_what_is_routed_around_a_given_path_takes_no_path_of_another_port(engine: str, tmp_path: Path) -> None:
     ends = ["host0-leaf0", "host1-leaf1", "leaf0-s0", "leaf0-s1", "leaf1-s0", "leaf1-s1"]

@@ -41,6 +41,7 @@ def _run(fabric: Fabric, script: dict[float, Callable[[], object]], begin: float
     return float(fabric.env.now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_scheduled_end_leaves_what_a_process_took_down_later(engine: str) -> None:
     fabric = _fabric(engine, '{link="host0-switch0",from="1ms",until="10ms"}')
@@ -83,6 +84,7 @@ def _rate(fabric: Fabric, at: float) -> float:
     return SIZE / (_run(fabric, {}, begin=at) - at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_of_overlapping_slowdowns_the_slowest_holds(engine: str) -> None:
     slow = '{link="host0-switch0",from="1ms",until="20ms",rate="25Gbps"}'
@@ -116,6 +118,7 @@ def test_a_process_may_have_a_cable_faster_than_built(engine: str) -> None:
     assert _rate(fabric, 0) == pytest.approx(4 * FULL, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_rate_that_a_process_sets_stands_for_all_before_and_no_scheduled_end_ends_it(engine: str) -> None:
     fabric = _fabric(
@@ -187,6 +190,7 @@ def test_a_timer_runs_on_when_something_else_befalls_the_way(engine: str) -> Non
     assert _run(fabric, {}, begin=0, size=size) == pytest.approx(expected, abs=0.1 * MS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_senders_on_slow_cables_send_on_for_longer(engine: str) -> None:
     fabric = _fabric(
@@ -203,6 +207,7 @@ def test_senders_on_slow_cables_send_on_for_longer(engine: str) -> None:
 # ---- what waits before a cable -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_waits_before_a_slow_cable_leaves_faster_when_it_is_as_built(engine: str) -> None:
     fabric = _fabric(engine, '{link="switch0->host1",rate="10Gbps",until="2ms"}')
@@ -211,6 +216,7 @@ def test_what_waits_before_a_slow_cable_leaves_faster_when_it_is_as_built(engine
     assert _run(fabric, {}, begin=0, size=size) == pytest.approx(expected, abs=ON_THE_WIRE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["packet", "reference"])
 @pytest.mark.parametrize("transport", ["ideal-100g", "rdma-100g", "uec-100g"])
 def test_what_waits_before_a_cable_that_fails_is_lost(engine: str, transport: str) -> None:
@@ -224,6 +230,7 @@ def test_what_waits_before_a_cable_that_fails_is_lost(engine: str, transport: st
     assert carried == pytest.approx(MS * FULL / 10, rel=0.02)  # in a millisecond at 10 Gb/s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["packet", "reference"])
 def test_what_waits_before_a_cable_that_a_scenario_names_feels_what_a_process_does(engine: str) -> None:
     fabric = _fabric(engine, '{link="switch0-host1",from="1s",rate="100Gbps"}')

@@ -44,6 +44,7 @@ def test_calls_that_take_no_time_use_nothing() -> None:
     assert use_of(calls((LONG, 10, 1, 1), (LONG, 10, 2, 3)), {LONG: 1.0}, 20.0, None, None).calls.tolist() == [1]
 
 
+@pytest.mark.slow
 @given(
     demands=st.dictionaries(
         st.integers(0, 3), st.dictionaries(st.integers(0, 5), st.sampled_from([0.0, 0.5, 1.0, 2.0])), min_size=1

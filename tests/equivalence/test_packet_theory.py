@@ -109,6 +109,7 @@ def test_hpcc_fills_short_paths_both_ways(cable: str) -> None:
 # ---- CUBIC --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_cubic_window_follows_its_cubic_after_a_loss() -> None:
     seen = congestion.cubic()
     times, window = seen.windows[0].times * 1e-12, seen.windows[0].values

@@ -12,6 +12,7 @@ from fabricsim.engine.program.lane import block_class, cut, round_bytes, shards_
 from tests.reference.scenarios import ideal_scenario
 
 
+@pytest.mark.slow
 @given(
     size=st.one_of(st.integers(1, 3000), st.integers(1, 2**43)),
     channels=st.integers(1, 8),

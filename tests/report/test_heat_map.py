@@ -14,6 +14,7 @@ def ring(ranks: int, size: int) -> Pairs:
     return Pairs(ranks, 1, ("data",), own, (own + 1) % ranks, np.zeros(ranks, np.int8), each)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "cells"), [(5, 5), (512, 512), (1025, 342)])
 def test_a_cell_has_the_bytes_of_its_busiest_pair(ranks: int, cells: int) -> None:
     image = heat_map(ring(ranks, 2**20), "ring").axes[0].images[0].get_array()

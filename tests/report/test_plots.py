@@ -142,6 +142,7 @@ def test_the_legend_has_no_part_that_cannot_be_seen() -> None:
         assert ("communication behind compute" in labels) == (parts == 4)
 
 
+@pytest.mark.slow
 def test_many_ranks_are_thinned_and_the_axis_says_so() -> None:
     result = factory.pipeline(ranks=20, batches=2)
     for figure in (plots.breakdown(result), plots.timeline(result)):
@@ -318,6 +319,7 @@ def test_measured_and_predicted_stand_side_by_side() -> None:
     assert texts == ["2.5", "2.4 (-4.0 %)", "60", "63 (+5.0 %)", "9", "9"]
 
 
+@pytest.mark.slow
 def test_bus_bandwidth_is_logarithmic_with_its_error_below() -> None:
     upper, lower = plots.bus_bandwidth(SIZES, RATES, [0.9 * rate for rate in RATES], "all_reduce").axes
     assert (upper.get_ylabel(), lower.get_ylabel()) == ("Bus bandwidth (GB/s)", "Error (%)")

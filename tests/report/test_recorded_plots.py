@@ -135,6 +135,7 @@ def test_a_log_without_end_draws_its_first_wires(packets: Packets) -> None:
     assert sum(len(line.get_xdata()) for line in axes.lines) <= MOST_ENTRIES
 
 
+@pytest.mark.slow
 def test_a_name_without_end_is_cut(packets: Packets, tmp_path: Path) -> None:
     log = packets.log
     assert log is not None

@@ -95,6 +95,7 @@ def test_short_times_have_a_unit_of_their_own(count: int, scale: float, unit: st
     assert np.ravel(drawn)[0] == pytest.approx(scale * factor / 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "told"), [(4, 16), (11, 0)])
 def test_a_heat_map_has_its_figures_if_they_are_few(count: int, told: int) -> None:
     wanted = [{"kind": "heat-map", "x": "rate", "y": "batch", "value": "iteration_time_s"}]

@@ -51,6 +51,7 @@ def written(image: bytes, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_read_gives_back_what_was_written(pipeline: RunRecord, tmp_path: Path) -> None:
     pipeline = dataclasses.replace(pipeline, work=IterationWork(4096, 2.5e15, 3.0e15, None))
     hdf5.write(pipeline, tmp_path / "out.h5")
@@ -79,6 +80,7 @@ def test_tables_may_be_empty(two_ranks: RunRecord, tmp_path: Path) -> None:
         xarray.open_dataset(tmp_path / "out.h5", group=group, engine="h5netcdf").close()
 
 
+@pytest.mark.slow
 def test_a_long_scenario_is_kept_verbatim(two_ranks: RunRecord, tmp_path: Path) -> None:
     source = "# ä€𝄞\n" * 50_000
     hdf5.write(dataclasses.replace(two_ranks, source=source), tmp_path / "out.h5")
@@ -133,6 +135,7 @@ def test_xarray_sees_the_byte_matrix_and_its_units(counted: RunRecord, tmp_path:
         assert pairs.attrs["in_network"] == 7
 
 
+@pytest.mark.slow
 def test_the_byte_matrix_is_read_as_written_and_only_there_if_asked_for(counted: RunRecord, tmp_path: Path) -> None:
     hdf5.write(counted, tmp_path / "out.h5")
     hdf5.write(dataclasses.replace(counted, pairs=None), tmp_path / "without.h5")

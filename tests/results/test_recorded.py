@@ -75,6 +75,7 @@ def test_what_was_written_is_read(recorded: RunRecord, tmp_path: Path) -> None:
     assert (packets.log.source.tolist(), packets.log.target.tolist()) == ([0], [1])
 
 
+@pytest.mark.slow
 def test_a_tap_whose_time_goes_back_is_refused(recorded: RunRecord, tmp_path: Path) -> None:
     write(recorded, tmp_path / "x.h5")
     with h5py.File(tmp_path / "x.h5", "r+") as file:

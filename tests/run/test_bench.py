@@ -31,6 +31,7 @@ def edited(scenario: Scenario, table: str, **changes: object) -> Scenario:
 # ---- collectives --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("collective", "share"),
     [("all_reduce", 0.97), ("all_gather", 0.97), ("reduce_scatter", 0.97), ("broadcast", 0.85)],  # filling the chain

@@ -59,6 +59,7 @@ def test_a_shared_uplink_doubles_communication_and_disjoint_leaves_do_not() -> N
         assert row["compute_s"] == alone.summary()["breakdown_s"]["compute"]
 
 
+@pytest.mark.slow
 def test_causes_name_the_other_job_if_it_shares_what_limits() -> None:
     shared = fs.simulate("two-jobs").summary()["jobs"]
     apart = fs.simulate("two-jobs", overrides=DISJOINT).summary()["jobs"]
@@ -69,6 +70,7 @@ def test_causes_name_the_other_job_if_it_shares_what_limits() -> None:
     assert "shared with" not in str(apart) + str(later)
 
 
+@pytest.mark.slow
 def test_results_of_several_jobs_are_the_same_from_a_file_and_again(tmp_path: Path) -> None:
     result = fs.simulate("two-jobs", overrides=[*SMALL, "jobs.red.start=1ms"])
     result.save(tmp_path / "both.h5")
@@ -93,6 +95,7 @@ def test_a_job_taken_out_of_a_run_is_the_run_of_that_job() -> None:
         assert mine.spans["end"].max() == mine.iteration
 
 
+@pytest.mark.slow
 def test_an_iteration_begins_with_its_job() -> None:
     """No time before a job's start is in its bubble or in what it waited for; with equal starts nothing changes."""
     later = fs.simulate("two-jobs", overrides=[*SMALL, *DISJOINT, "jobs.red.start=7ms", "jobs.blue.start=7ms"])
@@ -130,6 +133,7 @@ def test_traffic_takes_its_share_of_a_link_and_is_named() -> None:
     assert any(note.startswith("traffic backup: 1 flow, 100 GB in all, which had not") for note in result.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 def test_traffic_repeats_at_its_times(engine: str) -> None:
     again = {"traffic.x": {"pattern": "incast", "flows": 2, "size": "1kB", "start": "1ms", "every": "2ms"}}
@@ -156,6 +160,7 @@ def test_traffic_that_is_over_is_said_to_be() -> None:
     assert any("were to begin after the jobs were done" in note for note in late.notes)
 
 
+@pytest.mark.slow
 def test_calls_that_share_a_full_wire_with_traffic_wait_for_nothing_else(tmp_path: Path) -> None:
     """What is sent from 300 ms on leaves the wire of host 0 no rest while gradients are reduced."""
     traffic = {"x": {"to_host": 0, "ranks": "8-15", "size": "1GB", "start": "300ms"}}

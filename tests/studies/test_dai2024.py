@@ -182,6 +182,7 @@ def test_figures_are_those_that_were_measured(findings: dai2024.Findings) -> Non
     assert figures["data_parallel_gain_over_tcp"] > figures["pipeline_gain_over_tcp"]
 
 
+@pytest.mark.slow
 def test_no_transport_carries_more_than_its_wire(findings: dai2024.Findings) -> None:
     figures = findings.figures
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from math import log
 from statistics import fmean
 
+import numpy as np
 import pytest
 
 from fabricsim.run.gpu_speed import gpu_speed
+from fabricsim.run.model_error import MODEL_ERRORS
+from fabricsim.studies import dlperf
 from fabricsim.studies.dlperf import PADDLE_LAUNCH
 from fabricsim.studies.frame.training import PublishedRun
 

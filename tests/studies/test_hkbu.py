@@ -69,6 +69,7 @@ def test_summary_repeats_the_largest_errors(study: Validation) -> None:
             assert study.summary[f"{network}: largest error of {what}"] == largest
 
 
+@pytest.mark.slow
 def test_rows_are_named_once_and_captured(study: Validation) -> None:
     assert len({row.quantity for row in study.rows}) == len(study.rows)
     assert {row.certainty for row in study.rows} == {"captured"}

@@ -31,6 +31,7 @@ CLOSE = 0.001
 # ---- closed forms -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("packets", "links"), [(1, 2), (1, 6), (250, 4), (2500, 2), (2500, 6)])
 def test_a_flow_alone_is_the_closed_form(packets: int, links: int) -> None:
     """h (d + W / C) + (n - 1) W / C + h (d + A / C) with 1 us, 100 Gb/s, W = 4160 B and A = 64 B."""
@@ -52,6 +53,7 @@ def test_the_closed_form_is_that_of_the_other_simulators() -> None:
     assert peers_runs.alone(2500, 6, 4160, 64) == pytest.approx(845.69472e-6, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_rows_of_closed_forms_hold() -> None:
     rows = peers.closed_form_rows()
 

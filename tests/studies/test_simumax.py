@@ -20,6 +20,7 @@ def test_each_run_is_predicted_by_both_readings_beside_simumax() -> None:
     assert [row.predict() for row in rows[-len(table) :]] == list(table["simumax"])
 
 
+@pytest.mark.slow
 def test_degrees_of_a_run_fill_its_eight_gpus() -> None:
     for record in measured.load("simumax").rows:
         job = simumax.published_run(record).job()

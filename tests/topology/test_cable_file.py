@@ -147,6 +147,7 @@ def test_hosts_that_are_taken_for_switches_are_told(tmp_path: Path, hosts: int, 
         read(tmp_path, text, 4)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text("ab019,.-\nhostgps_dely#", max_size=80))
 def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:

@@ -74,6 +74,7 @@ def test_transceivers_are_two_for_each_cable_beyond_copper() -> None:
     assert found.tiers[0]["oversubscription"] == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_the_command_counts_and_draws(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["topology", "ideal-16", "--json", "-o", str(tmp_path / "a.png")])
     assert done.exit_code == 0
@@ -81,6 +82,7 @@ def test_the_command_counts_and_draws(tmp_path: Path) -> None:
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fabric", ["{topology='fat-tree', k=8}", "{topology='torus', dimensions=[4, 4, 4]}"])
 def test_every_switch_is_in_the_picture_at_a_place_of_its_own(fabric: str) -> None:
     found, wires = survey(64, fabric)
@@ -207,6 +209,7 @@ def test_a_fabric_of_which_a_part_is_cut_off_is_not_joined(failure: str) -> None
     assert (found["joined"], found["diameter"]) == (False, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "failure",
     [

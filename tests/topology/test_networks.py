@@ -65,6 +65,7 @@ def test_a_fat_tree_has_full_bisection() -> None:
     assert nx.maximum_flow_value(graph, "left", "right") == 8
 
 
+@pytest.mark.slow
 @given(hosts=st.integers(2, 60))
 def test_a_fat_tree_that_is_not_full_still_joins_all_hosts(hosts: int) -> None:
     graph = fabric_of({"topology": "fat-tree"}).network(Ends(hosts)).graph()

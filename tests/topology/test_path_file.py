@@ -68,6 +68,7 @@ def test_the_number_of_paths_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     assert found == ":3: more than 1 paths; leave out what routing finds by itself"
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text("0123-,\nhost#", max_size=80))
 def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:

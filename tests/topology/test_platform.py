@@ -27,6 +27,7 @@ def test_a_star_is_crossed_in_two_cables() -> None:
     assert _names(build(ideal_scenario(3)), 0, 2) == ["host0->switch0", "switch0->host2"]
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(ends=st.tuples(st.integers(0, 15), st.integers(0, 15)).filter(lambda e: e[0] != e[1]), port=st.integers(0, 99))
 def test_a_fat_tree_path_is_joined_and_as_long_as_its_tiers(ends: tuple[int, int], port: int) -> None:

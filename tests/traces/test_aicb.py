@@ -143,6 +143,7 @@ def test_damaged_files_end_in_a_recording_or_a_trace_error(tmp_path: Path, data:
     assert (read.nodes["duration"] >= NONE).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "world", "communications", "steps"),
     [

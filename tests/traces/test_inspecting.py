@@ -220,6 +220,7 @@ def test_each_real_file_is_read_or_refused_with_a_reason(name: str, traces: Path
     assert (trace["form"], trace["captured_ranks"], trace["world"]) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "only", "ranks"),
     [

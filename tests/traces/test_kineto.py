@@ -106,6 +106,7 @@ def test_dlrm_of_eight_ranks(traces: Path) -> None:
     assert first.origin * 1000 + start == 1694128201429795 * US
 
 
+@pytest.mark.slow
 def test_resnet_of_two_ranks(traces: Path) -> None:
     (one,) = read([traces / "kineto" / "nccl_parser_config_nccl_data.json.gz"]).recordings
 

@@ -170,6 +170,7 @@ def test_what_is_not_quite_json_is_read(found: Found, odd: str, name: str) -> No
     assert read.rows["start"].tolist() == [0, 95_250 * PS_PER_NS, 195_500 * PS_PER_NS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 7, 100, 1000])
 def test_any_cut_is_said(found: Found, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     monkeypatch.setattr(kineto_file, "_CHUNK", chunk)

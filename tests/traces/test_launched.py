@@ -78,6 +78,7 @@ def test_kernels_of_nccl_slow_others_and_are_left_out(tmp_path: Path) -> None:
     assert read.kernels["beside"].tolist() == [False, True, True]
 
 
+@pytest.mark.slow
 @FIXTURES
 @given(
     spans=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.integers(1, 20)), min_size=1, max_size=12),

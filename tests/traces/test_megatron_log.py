@@ -77,6 +77,7 @@ def test_logs_that_were_published(traces: Path, name: str) -> None:
     assert {"forward-compute", "backward-compute", "optimizer"} < {row["name"] for row in log["timers"]}
 
 
+@pytest.mark.slow
 def test_52_billion_parameters_on_64_v100(traces: Path) -> None:
     log = seen(traces / "megatron_logs/meg_gpt2_perf_n16-1999618.out.xz")
     assert log["time_s"]["median"] == pytest.approx(123.8963)  # of 123.8963, 124.3622 and 122.2240

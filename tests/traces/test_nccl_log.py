@@ -297,6 +297,7 @@ def test_what_is_recognised() -> None:
     assert not recognises("log", b"Epoch 1")
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(
     cut=st.integers(0, len(SAMPLE)), at=st.integers(0, len(SAMPLE) - 1), insert=st.text(max_size=8), twice=st.booleans()

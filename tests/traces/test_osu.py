@@ -107,6 +107,7 @@ def survives(folder: Path, content: bytes) -> None:
     assert (read.rows["latency_s"] > 0).all() or (read.rows["bandwidth"] > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [LATENCY, BANDWIDTH, ALL_REDUCE], ids=["latency", "bandwidth", "all_reduce"])
 def test_cut_tables_end_in_a_table_or_a_trace_error(tmp_path: Path, content: str) -> None:
     for length in range(len(content)):

@@ -53,6 +53,7 @@ def test_an_eager_framework_took_nearly_as_long_between_launches(launches: list[
     assert interval == pytest.approx(KERNEL_LAUNCH["eager"] / US, rel=0.2)
 
 
+@pytest.mark.slow
 def test_a_launch_itself_took_what_recorded_kernels_take(launches: list[list[dict[str, Any]]]) -> None:
     assert statistics.median(event["dur"] for thread in launches for event in thread) * US == KERNEL_LAUNCH["graph"]
 

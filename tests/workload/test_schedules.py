@@ -88,6 +88,7 @@ def test_bubble_is_the_closed_form(pipeline: tuple[str, int, int, int], t_f: int
     assert makespan(pipeline, times) == makespan(pipeline, times, overlap=v > 1) == busy + bubble
 
 
+@pytest.mark.slow
 @given(p=st.integers(1, 9), m=st.integers(1, 20), t_f=durations, t_b=durations, t_w=durations)
 def test_zb_h1_waits_for_no_message_even_where_its_closed_form_does_not_hold(
     p: int, m: int, t_f: int, t_b: int, t_w: int

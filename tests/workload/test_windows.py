@@ -40,6 +40,7 @@ def test_pairs_within_a_window_are_computed_alone(window: int) -> None:
         assert {each.flops for each in attentions(job, way)} == {flops}
 
 
+@pytest.mark.slow
 def test_a_window_as_long_as_a_sequence_or_a_document_hides_nothing() -> None:
     for packed, window in ((None, 512), (128, 128)):
         plain, changed = (attentions(job_of(each, packed=packed), "forward") for each in (None, window))

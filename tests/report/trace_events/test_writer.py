@@ -97,6 +97,7 @@ def test_that_of_a_replay_is_valid_and_has_what_held_its_calls(tmp_path: Path) -
     assert any("NVLink" in name for name in counters)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 9)), max_size=80))
 def test_each_span_has_the_first_lane_that_is_free(spans: list[tuple[int, int, int]]) -> None:
     spans = sorted(spans)

@@ -26,6 +26,7 @@ def replayed(file: Path, fabric: str) -> tuple[Capture, CaptureSummary]:
     return result.capture, summarise_capture(result.capture, iteration_parts(result).iteration)
 
 
+@pytest.mark.slow
 def test_dlrm_on_eight_v100_takes_what_it_took(traces: Path) -> None:
     capture, summary = replayed(traces / "kineto" / "dlrm_kineto.tar.gz", "dgx1-v100")
     assert summary["change"] == pytest.approx(0, abs=0.05)

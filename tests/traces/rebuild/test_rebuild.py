@@ -242,6 +242,7 @@ def test_many_ranks_of_which_only_a_file_says_are_asked_for(monkeypatch: pytest.
         rebuild(Trace("kineto", (one,), 4))
 
 
+@pytest.mark.slow
 def test_all_to_alls_between_ranks_of_which_only_a_file_says_are_few() -> None:
     job = jobs.Captured("rank0.json")
     job.communicate(20, 10, 15, 100, Communication("all_to_all", size=4096))
