@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fabricsim.run.pipeline import load, simulate
+from fabricsim.run.pipeline import build_plan, load, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fabricsim.results.result import RunRecord
     from fabricsim.scenario.load import LoadedScenario
+    from fabricsim.workload.compile import JobPlan
+    from fabricsim.workload.program import Program
 
 
 @pytest.mark.parametrize("name", ["gpt2-medium-dp", "gpt2-medium-pp", "gpt2-xl-dp-16"])
@@ -29,3 +31,14 @@ def test_iteration(measured: Callable[..., Any], name: str) -> None:
     received = [link.payload for link in result.links if link.kind == "wire" and "->host" in link.name]
     assert sum(sent) == pytest.approx(sum(received), rel=1e-12)
     assert sum(sent) > 0
+
+
+def test_program_of_all_ranks(measured: Callable[..., Program]) -> None:
+    """Ops written out per CPU second: 256 ranks, which are alike."""
+
+    def write(plan: JobPlan) -> tuple[int, Program]:
+        program = plan.program()
+        return len(program.ops), program
+
+    program = measured(write, lambda: build_plan(load("megatron-vtrain")), "ops")
+    assert set(program.ops["rank"].tolist()) == set(range(256))

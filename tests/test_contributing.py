@@ -21,6 +21,7 @@ COMMANDS = [command.strip() for line in [*BLOCK.splitlines(), *INLINE] for comma
 TOOLS = {"ruff", "mypy", "lint-imports", "pytest"}
 
 
+@pytest.mark.slow
 def test_contributing_names_what_there_is() -> None:
     """Files and folders that it names, and names in capitals that some module defines."""
     named = re.findall(

@@ -266,6 +266,7 @@ def test_a_size_that_a_users_topology_does_not_count_is_said(tmp_path: Path, siz
         load("ideal-16", [f"fabric.topology={name}"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problems", "said"),
     [

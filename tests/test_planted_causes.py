@@ -214,6 +214,7 @@ def test_jobs_that_send_one_after_the_other_have_their_own_links() -> None:
     assert not any("shared with" in line for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spines", "failure", "said"),
     [
@@ -247,6 +248,7 @@ def test_the_first_cause_names_a_straggling_rank() -> None:
     assert "2.86 times as long as the median rank's 10.5 ms" in said
 
 
+@pytest.mark.slow
 def test_the_first_cause_names_pauses_of_a_flow_that_congests_nothing() -> None:
     # host 0 sends to the idle host 12 over an uplink that is paused because nine hosts send to host 10
     builder = ProgramBuilder(timers=["compute", "send"])

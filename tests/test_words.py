@@ -27,6 +27,7 @@ WHERE = re.compile(
 """``where`` that says a condition: write ``if``."""
 
 
+@pytest.mark.slow
 def test_conditions_are_said_with_if() -> None:
     texts = [(path, text) for path in CODE for text in modules.read(path).told] + [
         (page, page.read_text("utf-8")) for page in PAGES
@@ -49,6 +50,7 @@ def test_no_private_names() -> None:
     assert found == []
 
 
+@pytest.mark.slow
 def test_a_class_name_is_one_thing() -> None:
     """Names that begin with an underscore are known in their module only."""
     homes = defaultdict(list)

@@ -65,6 +65,7 @@ def test_rings_have_a_latency_of_their_own_where_trees_ran_too() -> None:
     assert alone["nccl.ll.latency"].concerns("ring-ll")
 
 
+@pytest.mark.slow
 def test_times_follow_parameters_as_settings_of_the_scenario_do(made: Measurement) -> None:
     table = between(made, 1, 2**12)
     settings = [*SMALL, *SHAPE]
@@ -128,6 +129,7 @@ def test_the_preset_is_whole_sourced_and_loads_back(made: Measurement, tmp_path:
     assert again.fit.values == pytest.approx(found.fit.values, rel=0.05)
 
 
+@pytest.mark.slow
 def test_an_older_preset_stays_where_the_new_one_cannot_be_written(made: Measurement, tmp_path: Path) -> None:
     found = calibrate("hkbu", SMALL, [between(made, 1, 2**9)])
     with pytest.raises(InputError, match="cannot be written"):

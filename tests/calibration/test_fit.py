@@ -23,6 +23,7 @@ def _line(values: Sequence[float], sizes: NDArray[np.float64] = SIZES) -> NDArra
     return values[0] + sizes / (1.25e9 * values[1])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(latency=st.floats(5e-6, 1e-4), share=st.floats(0.3, 0.95))
 def test_what_made_the_data_is_found_again(latency: float, share: float) -> None:

@@ -34,6 +34,7 @@ def test_the_speed_that_gave_an_iteration_is_found_again(speed: float) -> None:
     assert found.after["iteration_time_s"] == pytest.approx(found.measured, rel=2e-4)
 
 
+@pytest.mark.slow
 def test_it_predicts_what_was_not_measured() -> None:
     """GPUs that are slower than their preset are found on one host, and four hosts are predicted with them."""
     one = ["cluster.hosts=1", "job.parallelism.data=1"]

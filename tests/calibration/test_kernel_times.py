@@ -148,6 +148,7 @@ def products_of(job: Job) -> dict[tuple[int, int, int, int], int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_takes_the_measured_times(tmp_path: Path) -> None:
     """Products of a whole job, each slower than the roofline's by a time of its own: the iteration is by their sum."""
     alone = ["cluster.hosts=1", "job.parallelism.data=1", "job.global_batch=8", "collectives=ideal"]

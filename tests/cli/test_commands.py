@@ -270,6 +270,7 @@ def test_bench_prints_what_the_reader_of_nccl_tests_reads(fabricsim: Fabricsim, 
     assert log.rows["size"].tolist() == [1024, 2048, 4096]
 
 
+@pytest.mark.slow
 def test_bench_takes_an_algorithm(fabricsim: Fabricsim) -> None:
     sizes = ["--min-bytes", "1MiB", "--max-bytes", "1MiB"]
     bench = ["bench", "all_gather", "--cluster", "hkbu", "--transport", "rdma-100g", *sizes]
@@ -384,6 +385,7 @@ def _given(name: str, row: ValidationRow, _report: object) -> Validation:
     return Validation(name, [row])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_studies")
 def test_validate_alone_runs_all_studies(fabricsim: Fabricsim) -> None:
     _, out, _ = fabricsim("validate")
@@ -474,6 +476,7 @@ def test_list_names_everything_in_the_library(fabricsim: Fabricsim) -> None:
     assert {*library.KINDS, *(name for kind in library.KINDS for name in library.names(kind))} <= words
 
 
+@pytest.mark.slow
 def test_list_says_what_modules_declare(fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     said = {name: each.__doc__ for kind in (TOPOLOGIES, LAWS, RULES) for name, each in kind.own.items()}
@@ -555,6 +558,7 @@ def test_run_takes_a_transport(fabricsim: Fabricsim, small: Path) -> None:
     assert "--transport" in err
 
 
+@pytest.mark.slow
 def test_columns_are_honoured_off_a_terminal(
     fabricsim: Fabricsim, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -567,6 +571,7 @@ def test_columns_are_honoured_off_a_terminal(
     assert widths[1] <= 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", ["0", "19", "x"])
 def test_a_width_of_nothing_is_not_told(fabricsim: Fabricsim, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     for command in (["list", "models"], ["show", "h100-sxm"]):

@@ -63,6 +63,7 @@ def test_a_fabric_is_a_preset_a_file_a_topology_or_that_of_a_scenario() -> None:
     assert 'uplink_rate = "400Gbps"' in fabric_settings("two-jobs")[0]
 
 
+@pytest.mark.slow
 def test_a_comparison_of_fabrics_and_values_says_what_each_run_is(fabricsim: Fabricsim, tmp_path: Path) -> None:
     options = ("--fabric", "two-tier,single-switch", "--set", "job.micro_batch=4,8", "--json")
     code, out, _ = fabricsim("compare", "gpt2-medium-dp", *SMALL, *options)

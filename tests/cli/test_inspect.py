@@ -13,6 +13,7 @@ from tests.reference import trace_samples
 Fabricsim = Callable[..., tuple[int, str, str]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "shown"),
     [

@@ -178,6 +178,7 @@ LOGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGS)
 def test_broken_log(fabricsim: Fabricsim, tmp_path: Path, kind: str) -> None:
     content, message = LOGS[kind]
@@ -443,6 +444,7 @@ def test_unknown_study_and_kind(fabricsim: Fabricsim) -> None:
     assert "there are algorithms, clusters, " in refused(fabricsim, "list", "nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--most-cost", "--most-power"])
 def test_a_search_needs_prices_and_a_budget_above_nothing(fabricsim: Fabricsim, option: str) -> None:
     assert refused(fabricsim, "search", "gpt2-medium-dp", option, "5").endswith("add --prices list-400g, or a file")
@@ -724,6 +726,7 @@ def test_what_is_read_is_not_replaced(fabricsim: Fabricsim, tmp_path: Path, comm
     assert f"-o {command[-1]}: " in err
 
 
+@pytest.mark.slow
 def test_files_of_other_kinds_are_called_by_what_they_are(fabricsim: Fabricsim, result: Path) -> None:
     told = "is a result, not a"
     Path("sub").mkdir()

@@ -31,6 +31,7 @@ def summary(fabricsim: Fabricsim, *arguments: str) -> dict[str, Any]:
 # ---- traffic ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_traffic_shows_use_queues_and_counts_of_packets(fabricsim: Fabricsim) -> None:
     content = summary(fabricsim, *INCAST, "--size", f"{100 * PACKET}B")
 
@@ -49,6 +50,7 @@ def test_traffic_shows_use_queues_and_counts_of_packets(fabricsim: Fabricsim) ->
     assert content["counters"]["retransmissions"] == 0
 
 
+@pytest.mark.slow
 def test_what_was_dropped_is_sent_again_and_told(fabricsim: Fabricsim) -> None:
     arguments = (*INCAST, "--transport", "cubic-100g", "--size", "1MB", "--set", "transport.switch.buffer.shared=30kB")
     content = summary(fabricsim, *arguments)

@@ -105,6 +105,7 @@ def test_json_has_every_flow(run: Callable[..., dict[str, Any]], flows: str) -> 
     assert (content["links"][0]["flows"], content["links"][0]["payload_bytes"]) == (2, 25_000_000)
 
 
+@pytest.mark.slow
 def test_same_seed_same_bytes(run: Callable[..., dict[str, Any]]) -> None:
     arguments = ("poisson", "--fabric", "fat-tree-k8", "--transport", "roce-100g", "--flows", "300", "--size", "hadoop")
     first, again, other = (run(*arguments, "--seed", seed) for seed in ("3", "3", "4"))
@@ -234,6 +235,7 @@ def test_a_new_connection_that_loses_its_whole_window_waits_for_the_minimum_time
 # ---- scenarios and matrices ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["gpt2-medium-dp", "dai2024", "what-if-leaf-spine", "hkbu"])
 def test_bytes_are_conserved_on_every_kind_of_host(run: Callable[..., dict[str, Any]], scenario: str) -> None:
     content = run("permutation", scenario, "--size", "websearch")

@@ -37,6 +37,7 @@ def test_volumes_as_json(fabricsim: Fabricsim) -> None:
     assert found["total"]["wire_bytes"] == sum(row["wire_bytes"] for row in found["volumes"])
 
 
+@pytest.mark.slow
 def test_imbalance_of_experts_moves_tokens_and_makes_none(fabricsim: Fabricsim) -> None:
     experts = ["--set", "job.model.experts={ count = 8 }", "--set", "job.parallelism.expert=4"]
     uneven = [*experts, "--set", "job.expert_imbalance=3"]

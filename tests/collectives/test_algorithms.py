@@ -180,6 +180,7 @@ def test_two_dimensions_take_their_closed_form(hosts: int, local: int) -> None:
     assert _sent(fabric) == pytest.approx([2 * (hosts - 1) / hosts * size] * hosts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", [2, 4, 8])
 def test_nvls_takes_its_closed_form_and_half_of_the_bytes(local: int) -> None:
     cluster = {"gpus_per_host": local, "intra_host": "nvlink"}
@@ -206,6 +207,7 @@ def test_nvls_tree_sends_each_shard_over_a_tree_of_hosts() -> None:
     assert took >= 2 * size / B * 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [2, 5, 16])
 @pytest.mark.parametrize("algorithm", ["collnet_direct", "collnet_chain"])
 def test_switches_that_reduce_carry_each_byte_once(algorithm: str, hosts: int) -> None:

@@ -407,6 +407,7 @@ def test_damaged_files_end_in_an_algorithm_or_an_error(tmp_path: Path, data: st.
 # ---- in scenarios ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_files_lie_beside_the_scenario(tmp_path: Path) -> None:
     files(tmp_path, ring(8))
     scenario = tmp_path / "mine.toml"

@@ -39,6 +39,7 @@ def test_both_engines_fill_eight_adapters(collective: str, collectives: str) -> 
     assert min(found) > 300  # eight adapters carry 392, NVLink 371
 
 
+@pytest.mark.slow
 def test_frontier_fills_its_four_adapters() -> None:
     reached = bus_bandwidth("all_reduce", "frontier", "slingshot-200g", "cluster.hosts=4", "collectives=rccl")
 

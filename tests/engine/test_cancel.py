@@ -116,6 +116,7 @@ def test_cancelling_what_is_delivered_is_harmless(engine: str) -> None:
     assert env.run(fabric.send(0, 1, 1_000_000)) == pytest.approx(took)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 @pytest.mark.parametrize("overhead", ["0us", "20us"])
 def test_a_transfer_may_be_cancelled_at_any_time(engine: str, overhead: str) -> None:

@@ -78,6 +78,7 @@ def test_the_flow_with_the_longest_round_trip_is_named_once() -> None:
         env.run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["roce-100g-swift", "roce-100g-timely"])
 @pytest.mark.parametrize("place", [["fabric=fat-tree-k8"], ["cluster=pinnacles"], ["fabric.link_rate=1Gbps"]])
 def test_shipped_presets_are_not_warned_of_on_ordinary_fabrics(transport: str, place: list[str]) -> None:

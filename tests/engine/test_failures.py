@@ -120,6 +120,7 @@ def test_detours_leave_out_groups_that_only_failed_cables_reach(engine: str, rou
     assert all(each.ok for each in sent)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["tcp-10g", "rdma-100g", "roce-100g", "uec-100g", "ideal-100g"])
 def test_what_a_failure_cuts_off_for_good_is_named(transport: str) -> None:
     failure = "fabric.failures=[{ link = 'host0-switch0', from = '2us' }]"
@@ -186,6 +187,7 @@ def _gone_on(transport: str, engine: str) -> list[str]:
     return said
 
 
+@pytest.mark.slow
 def test_a_partition_is_told_while_others_go_on() -> None:
     env, fabric = _partitioned()
     lost = fabric.send(0, 1, 10 * SIZE)
@@ -238,6 +240,7 @@ def test_what_is_sprayed_is_cut_off_where_no_way_is_left() -> None:
     assert told("leaf0->spine0", "spine1->leaf1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 @pytest.mark.parametrize("often", ["until='1ns', every='2ns'", "mtbf='1ns', mttr='1ns'"])
 def test_failures_that_come_again_without_end_are_refused(

@@ -99,6 +99,7 @@ def test_a_folded_call_uses_what_limits_it_as_all_calls_alike_do() -> None:
     assert min(mine) > 0.9
 
 
+@pytest.mark.slow
 def test_slow_gpus_fold_if_they_come_again_and_no_further() -> None:
     """Every fourth GPU is slow: the four places between two of them are told apart, and no others."""
     settings = ["transport=ideal-100g", "collectives=ideal", "cluster=ideal", "cluster.hosts=16"]
@@ -207,6 +208,7 @@ def test_adapters_that_read_ahead_keep_ranks_apart() -> None:
     assert folded_to(ideal_scenario(8, channels=2, cluster={"join": "pcie"}, transport=ROCE), plan) == 1
 
 
+@pytest.mark.slow
 def test_a_plan_that_folds_never_writes_out_all_ranks() -> None:
     plan = training.Training(tensor=4, pipeline=4, data=64, data_bytes=128 * 10**4)
     made = ideal_scenario(256, channels=2, cluster=HOSTS_OF_4)

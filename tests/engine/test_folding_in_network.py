@@ -37,6 +37,7 @@ def test_reduction_in_the_network_behind_adapters_that_read_ahead_is_not_folded(
         simulate(load(str(path)))
 
 
+@pytest.mark.slow
 def test_trees_over_switches_of_several_hosts_fold() -> None:
     settings = ["cluster.hosts=2", "job.parallelism={data=16, context=1, zero=0}", "job.model.layers=1"]
     settings += ["job.global_batch=16", "job.recompute=full", "cluster.gpu.memory=400GiB"]
@@ -46,6 +47,7 @@ def test_trees_over_switches_of_several_hosts_fold() -> None:
     assert times[0] == pytest.approx(times[1], rel=0.01)
 
 
+@pytest.mark.slow
 def test_experts_on_racks_fold_to_one_rank_for_each_stage() -> None:
     settings = ["cluster.include=gb200-nvl72", "cluster.gpus_per_host=8", "cluster.nics_per_host=8", "cluster.hosts=2"]
     settings += ["job.model.include=deepseek-v3", "job.model.layers=4", "job.global_batch=32", "job.overlap=ddp"]

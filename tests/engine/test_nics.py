@@ -54,6 +54,7 @@ def send() -> Callable[..., list[float]]:
     return _
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rails", [False, True])
 def test_eight_pairs_over_eight_nics_do_not_disturb_each_other(

@@ -290,6 +290,7 @@ def test_a_tree_of_switches_that_is_cut_is_a_partition(engine: str, what: str, e
     assert beside < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("name", "gone"), [("gpu3", [3]), ("host3", [3])])
 def test_whoever_waits_for_a_gpu_that_is_gone_is_told_at_once(engine: str, name: str, gone: list[int]) -> None:
@@ -333,6 +334,7 @@ def test_timers_double_up_to_their_bound() -> None:
     assert timer.after(50, 10**15) - 10**15 < 400
 
 
+@pytest.mark.slow
 def test_routing_knows_sooner_or_later() -> None:
     assert _fabric("flow").failures.reconvergence == ROUTING
     assert _fabric("flow", transport="rdma-100g").failures.reconvergence == SUBNET_MANAGER

@@ -50,6 +50,7 @@ def test_a_scheduled_end_leaves_what_a_process_took_down_later(engine: str) -> N
     assert _run(fabric, script, begin=12 * MS) == pytest.approx(112 * MS + SIZE / FULL, rel=1e-3)  # a timeout of 100 ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_cable_that_failed_twice_is_up_when_the_last_failure_ends(engine: str) -> None:
     fabric = _fabric(
@@ -58,6 +59,7 @@ def test_a_cable_that_failed_twice_is_up_when_the_last_failure_ends(engine: str)
     assert _run(fabric, {}, begin=5 * MS) == pytest.approx(105 * MS + SIZE / FULL, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("second", ['{gpu="gpu0",from="2ms",until="5ms"}', '{host="host0",from="2ms",until="5ms"}'])
 def test_a_gpu_that_two_failures_hold_down_comes_back_with_the_last(engine: str, second: str) -> None:
@@ -68,6 +70,7 @@ def test_a_gpu_that_two_failures_hold_down_comes_back_with_the_last(engine: str,
     assert _run(fabric, {}, begin=51 * MS) == pytest.approx(51 * MS + SIZE / FULL, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_failure_without_end_is_for_good_though_another_one_ends(engine: str) -> None:
     fabric = _fabric(engine, '{link="host0-switch0"}', '{link="host0-switch0",from="1s",until="90s"}')
@@ -94,6 +97,7 @@ def test_of_overlapping_slowdowns_the_slowest_holds(engine: str) -> None:
     assert _run(fabric, {}, begin=0, size=size) == pytest.approx(expected, abs=ON_THE_WIRE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_slowdowns_end_one_by_one(engine: str) -> None:
     fabric = _fabric(
@@ -105,12 +109,14 @@ def test_slowdowns_end_one_by_one(engine: str) -> None:
     assert [rate / FULL for rate in rates] == pytest.approx([1, 1 / 2, 1 / 4, 1 / 2, 1], rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_failure_makes_no_cable_faster_than_built(engine: str) -> None:
     fabric = _fabric(engine, '{link="host*",from="1ms",rate="400Gbps"}')
     assert _rate(fabric, 2 * MS) == pytest.approx(FULL, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_process_may_have_a_cable_faster_than_built(engine: str) -> None:
     fabric = _fabric(engine)
@@ -167,6 +173,7 @@ def test_links_of_packets_have_the_bit_errors_of_the_worst_failure_and_no_less_t
 TIMEOUTS = [0.1, 0.3, 0.7, 1.5, 2.5, 3.5, 4.5, 5.5]  # s: 100 ms, doubling up to a second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 @pytest.mark.parametrize("until", [1.2, 2.0, 5.0])
 def test_a_timer_runs_on_while_routing_finds_no_way_that_is_up(engine: str, until: float) -> None:

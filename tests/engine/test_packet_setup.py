@@ -45,6 +45,7 @@ def _crossing(link: tuple[int, float, bool], size: int) -> int:
     return delay + int((min(size, HEADER_BYTES) if cut_through else size) * per_byte + 0.5)
 
 
+@pytest.mark.slow
 @given(columns=LINKS, servers=st.lists(st.integers(0, 1000), max_size=4))
 def test_a_packet_and_its_acknowledgement_take_the_time_of_each_link_and_host(
     columns: list[tuple[int, float, bool]], servers: list[int]
@@ -66,6 +67,7 @@ def test_a_round_trip_of_the_network_is_that_of_all_flows() -> None:
     assert {times.of_flow(range(hops), range(hops), [9.0] * hops)["base_rtt"] for hops in (2, 4, 6)} == {13_962_000.0}
 
 
+@pytest.mark.slow
 @given(columns=LINKS, servers=st.lists(st.floats(0, 1e3), max_size=12))
 def test_a_route_alone_has_the_sums_of_its_links(columns: list[tuple[int, float, bool]], servers: list[float]) -> None:
     links = _links(columns)
@@ -78,6 +80,7 @@ def test_a_route_alone_has_the_sums_of_its_links(columns: list[tuple[int, float,
     assert found["header_time"] == links["ps_per_byte"][~stored].sum()
 
 
+@pytest.mark.slow
 @given(kinds=LINKS, ways=st.lists(st.lists(st.integers(0, 23), min_size=1, max_size=4), min_size=1, max_size=6))
 def test_what_a_way_takes_does_not_depend_on_ways_before_it(
     kinds: list[tuple[int, float, bool]], ways: list[list[int]]
@@ -198,6 +201,7 @@ def _alone_between_hosts(transport: str) -> float:
     return float(env.now)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("transport", "share"), [("roce-100g-swift", 1), ("roce-100g-hpcc", 0.95), ("uec-100g", 1)])
 def test_no_window_is_too_small_for_a_flow_alone_between_hosts_that_take_time(transport: str, share: float) -> None:
     expected = _alone_between_hosts("roce-100g") / share  # HPCC aims at 95 % of the link

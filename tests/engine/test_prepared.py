@@ -39,6 +39,7 @@ def test_a_folded_run_of_a_shipped_scenario_is_as_far_from_that_of_all_ranks_as_
     assert not any("simulated" in note for note in whole.notes)
 
 
+@pytest.mark.slow
 def test_starts_of_messages_add_up_in_a_pipeline_of_small_layers() -> None:
     settings = [
         *("cluster=hkbu", "transport=tcp-10g", "collectives=nccl", "cluster.hosts=2", "cluster.gpus_per_host=4"),
@@ -66,6 +67,7 @@ def test_an_automatic_run_of_many_ranks_says_why_none_was_folded() -> None:
     assert note.startswith("each of the 128 ranks simulated: adapters of rdma-100g read ahead")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -260,6 +260,7 @@ def test_a_lossy_class_gets_its_share_of_the_shared_buffer() -> None:
     assert dropped[:2] == [(0, 5), (1, 5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [(WIRE, 2 * WIRE), (2 * WIRE, WIRE)])
 def test_deficit_round_robin_shares_by_weight(weights: tuple[int, int]) -> None:
     builder = cases.star(3, options=cases.Options(weights=weights))
@@ -506,6 +507,7 @@ def test_a_loss_halves_the_window_once() -> None:
     assert float(network.rows.flows[1]["threshold"]) == pytest.approx(15 / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("idle_restart", "first"), [(900 * US, 2), (2_000 * US, 30), (NEVER, 30)])
 def test_an_idle_flow_starts_slowly_anew(idle_restart: int, first: int) -> None:
     # RFC 5681, section 4.1. 64 packets in slow start leave a window of 66; then nothing is sent for 1 ms.
@@ -675,6 +677,7 @@ def test_nothing_is_left_behind() -> None:
         assert not any(row["in_flight"] for row in network.rows.flows)
 
 
+@pytest.mark.slow
 def test_a_run_repeats_itself_and_leaves_its_tables() -> None:
     case = cases.draw(6)
     before = {name: table.copy() for name, table in case.tables.items()}

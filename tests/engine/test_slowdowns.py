@@ -58,6 +58,7 @@ def test_calls_of_one_group_are_limited_each_by_what_is_slow_meanwhile() -> None
     assert _wire(result)["detail"] == "host1-* is degraded to 20Gbps, host3-* is degraded to 20Gbps"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "failure",
     [
@@ -146,6 +147,7 @@ def test_slowdowns_at_one_time_take_the_least_rate_and_none_is_counted_while_a_l
     assert left[7].worth(np.array([0, 15]), np.array([10, 25])).tolist() == [10, 2.5 + 1.25]
 
 
+@pytest.mark.slow
 def test_a_file_keeps_what_failed(tmp_path: Path) -> None:
     result = _run('{link="host0-*",rate="10Gbps",from="1ms",until="2s"}', '{link="host1-*",from="1ms",until="2ms"}')
     result.save(tmp_path / "run.h5")  # type: ignore[attr-defined]

@@ -47,6 +47,7 @@ def test_a_long_flow_takes_its_time_alone(transport: str) -> None:
     assert packets == pytest.approx(flow, rel=0.01 if transport.startswith("ipoib") else 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["tcp-10g", "ipoib-100g"])
 @pytest.mark.parametrize("size", [10_000, 100_000, 1_000_000])
 def test_both_engines_have_the_same_round_trip_in_slow_start(transport: str, size: int) -> None:
@@ -56,6 +57,7 @@ def test_both_engines_have_the_same_round_trip_in_slow_start(transport: str, siz
     assert packets == pytest.approx(flow, rel=0.09)  # the first packet's way over six links, once for each window
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["dctcp-100g", "peers-dctcp-htsim", "peers-new-reno-ns3", "roce-100g-hpcc"])
 @pytest.mark.parametrize("size", [4096, SIZE])
 def test_no_flow_is_faster_than_alone(transport: str, size: int) -> None:

@@ -26,6 +26,7 @@ def jain(rates: NDArray[np.float64]) -> float:
 # ---- DCTCP --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flows", [2, 10, 40])
 def test_dctcp_queue_swings_about_its_threshold_as_the_fluid_model_says(flows: int) -> None:
     seen = congestion.dctcp(flows)
@@ -84,6 +85,7 @@ def test_dcqcn_is_fair_when_additive_increase_has_had_its_time() -> None:
 # ---- HPCC ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("senders", [1, 2, 8])
 def test_hpcc_uses_95_percent_and_no_queue(senders: int) -> None:
     seen = congestion.hpcc(senders)

@@ -49,10 +49,12 @@ def played(flows: tuple[int, list[dict[str, str]]]) -> tuple[list[float], list[f
     return [rates[message] for message in messages], [bare.finished[message] * 1e-12 for message in messages]
 
 
+@pytest.mark.slow
 def test_shares_agree(flows: tuple[int, list[dict[str, str]]], played: tuple[list[float], list[float]]) -> None:
     assert played[0] == pytest.approx([float(row["initial_rate_Bps"]) for row in flows[1]], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_finish_times_agree(flows: tuple[int, list[dict[str, str]]], played: tuple[list[float], list[float]]) -> None:
     # the files carry nine decimals
     assert played[1] == pytest.approx([float(row["finish_s"]) for row in flows[1]], rel=1e-6, abs=0.51e-9)

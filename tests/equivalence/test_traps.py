@@ -239,6 +239,7 @@ def _packets(made: Scenario) -> Scenario:
     return made.model_copy(update={"engine": "packet"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [{}, {"channels": 4}, {"chunk": "256KiB"}])
 def test_trap_1_with_packets(pieces: dict[str, Any]) -> None:
     n, size = 16, 16 * MIB
@@ -256,6 +257,7 @@ def test_trap_2_with_packets(n: int, milliseconds: float) -> None:
     assert milliseconds * 0.999 <= took * 1e3 <= milliseconds * (1 + ACKS) + 0.005
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "milliseconds"), [(8, 42.95), (64, 343.6)])
 def test_trap_3_with_packets(n: int, milliseconds: float) -> None:
     env = simpy.Environment()
@@ -305,6 +307,7 @@ def test_trap_7_with_packets_without_congestion_control_queues_are_fair() -> Non
         assert took == pytest.approx(2 * size / B, rel=0.01)
 
 
+@pytest.mark.slow
 def test_trap_8_with_packets_the_algorithm_has_an_effect() -> None:
     names = ("ring", "tree", "halving_doubling", "recursive_doubling")
     made = [_packets(_with(ideal_scenario(8), algorithm=name)) for name in names]

@@ -104,6 +104,7 @@ def test_growth_keeps_what_is_queued(queue: Callable[[int], Any], times: list[in
     assert compiled.free_events() == compiled.free_buckets() == 512
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     exponent=st.integers(0, 6),

@@ -76,6 +76,7 @@ def test_many_decades_of_time_have_a_unit_each() -> None:
     assert {"1 ns", "10 µs", "1 ms", "10 s"} <= set(names)
 
 
+@pytest.mark.slow
 def test_lines_are_the_distribution_of_the_flows() -> None:
     times, slowdowns = completion_times(RUNS["one size"]).axes
     busy, alone = times.lines

@@ -40,6 +40,7 @@ def test_a_shipped_scenario_has_one_answer(name: str) -> None:
     assert_one_answer(pipeline.simulate(pipeline.load(name, QUICKER.get(name, []))))
 
 
+@pytest.mark.slow
 def test_several_jobs_have_one_answer() -> None:
     """Headline, table and JSON have the iteration of each; its parts add up to that."""
     summary = summarise(pipeline.simulate(pipeline.load("two-jobs", ["jobs.blue.start=10ms"])))

@@ -113,6 +113,7 @@ def test_the_same_plot_has_the_same_bytes(
     assert (tmp_path / f"first.{suffix}").read_bytes() == (tmp_path / f"second.{suffix}").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_name_is_no_formula(two_ranks: RunRecord, tmp_path: Path) -> None:
     result = dataclasses.replace(two_ranks, name=r"a$\frac$b", timers=tuple(f"${name}$^" for name in two_ranks.timers))
     figure = plots.timeline(result)
@@ -135,6 +136,7 @@ def test_breakdown_stacks_each_rank_up_to_the_iteration(two_ranks: RunRecord) ->
     assert _lengths(axes, "communication behind compute") == [2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_the_legend_has_no_part_that_cannot_be_seen() -> None:
     for sending, parts in ((10**10, 3), (10**9, 3), (10**11, 4)):  # of 11 s
         labels = _legend(plots.breakdown(factory.two_ranks(sending)))
@@ -174,6 +176,7 @@ def test_titles_of_one_long_word_are_within_the_picture(name: str, wide: float, 
     assert 0 <= box.x0 < box.x1 <= figure.bbox.width
 
 
+@pytest.mark.slow
 def test_panels_of_use_end_at_the_same_height_whatever_was_used(two_ranks: RunRecord) -> None:
     series = dataclasses.replace(two_ranks.series, rate=two_ranks.series.rate / 10)
     for each in (two_ranks, dataclasses.replace(two_ranks, series=series)):
@@ -216,6 +219,7 @@ def test_collectives_within_a_timer_of_computation_have_the_colour_of_their_dime
     assert found == looks | {"forward-compute": (4, style.COMPUTE_COLOUR)}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_a_timeline_of_timers_without_names_has_no_legend(two_ranks: RunRecord, tmp_path: Path) -> None:
     figure = plots.timeline(dataclasses.replace(two_ranks, timers=("_",) * len(two_ranks.timers)))
@@ -267,6 +271,7 @@ def test_a_tier_whose_links_differ_has_a_band(two_ranks: RunRecord) -> None:
     assert _legend(figure) == ["least to most used of the tier", "mean"]
 
 
+@pytest.mark.slow
 def test_what_held_calls_is_shown_though_it_is_not_recorded(two_ranks: RunRecord) -> None:
     links = (*two_ranks.links, two_ranks.links[0]._replace(name="host0/gpu0/proxy", kind="proxy thread"))
     calls = two_ranks.calls
@@ -327,6 +332,7 @@ def test_bus_bandwidth_is_logarithmic_with_its_error_below() -> None:
     np.testing.assert_allclose(lower.lines[1].get_ydata(), -10.0)
 
 
+@pytest.mark.slow
 def test_bus_bandwidth_without_a_measurement_has_one_panel() -> None:
     figure = plots.bus_bandwidth([0, *SIZES], [], [0.0, *RATES], "all_reduce")
     (axes,) = figure.axes
@@ -364,6 +370,7 @@ def test_what_held_calls_and_was_not_used_is_not_drawn(two_ranks: RunRecord) -> 
         plots.utilisation(unused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["plot.gif", "plot"])
 def test_other_formats_are_refused(two_ranks: RunRecord, tmp_path: Path, name: str) -> None:
     with pytest.raises(ResultError, match=r"use \.png, \.svg or \.pdf"):
@@ -371,6 +378,7 @@ def test_other_formats_are_refused(two_ranks: RunRecord, tmp_path: Path, name: s
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_refused(two_ranks: RunRecord, tmp_path: Path) -> None:
     with pytest.raises(ResultError, match="cannot be written"):
         plots.save(plots.breakdown(two_ranks), tmp_path / "missing" / "plot.png")

@@ -49,6 +49,7 @@ def test_queue_is_drawn_in_its_unit_and_names_the_deepest(packets: Packets) -> N
     assert axes.get_title(loc="right") == "deepest 64 kB"
 
 
+@pytest.mark.slow
 def test_a_queue_that_drains_with_nothing_coming_falls_evenly(packets: Packets) -> None:
     """It has points only for what comes, so none between the last arrival and the time at which it is empty."""
     filling = np.linspace(0, 8e6, MOST_POINTS + 1)
@@ -64,6 +65,7 @@ def test_a_queue_that_drains_with_nothing_coming_falls_evenly(packets: Packets) 
     assert np.all(mean.values <= band.values)
 
 
+@pytest.mark.slow
 def test_too_many_points_are_a_band_with_the_mean_over_time(packets: Packets) -> None:
     depth = np.tile([0.0, 2e6, 2e6, 0.0], 5 * MOST_POINTS)
     depth[1234] = 5e6
@@ -106,6 +108,7 @@ def test_path_has_a_line_per_packet_and_answer(packets: Packets) -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["host0 > leaf0", "leaf0 > host0"]
 
 
+@pytest.mark.slow
 def test_path_marks_losses_and_colours_what_is_sent_again(packets: Packets) -> None:
     log = packets.log
     assert log is not None

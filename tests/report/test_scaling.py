@@ -17,6 +17,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [3.3, 7.0])
 def test_lines_are_means_over_models_of_gains_over_the_fewest_nodes(width: float) -> None:
     with plots.paper(width):

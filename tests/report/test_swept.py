@@ -75,6 +75,7 @@ def test_runs_of_different_batches_are_ranked_by_their_tokens() -> None:
     assert _plain(swept_text([slow, small], ["batch"])[0]).plain.startswith("2 runs, by iteration_time_s")
 
 
+@pytest.mark.slow
 def test_a_heat_map_if_there_are_many() -> None:
     ((_, figure),) = pictures(rows(12), ["rate", "batch"], [], "study")
 
@@ -133,6 +134,7 @@ def test_a_frontier_joins_what_none_beats() -> None:
     assert right[0] > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("x", "y", "steps"),
     [

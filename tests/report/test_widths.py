@@ -93,6 +93,7 @@ def test_benches_and_traffic_of_shipped_scenarios_hold(name: str, tmp_path: Path
     assert_holds(traffic_text(summarise_traffic(ring)))
 
 
+@pytest.mark.slow
 def test_packets_of_traffic_hold() -> None:
     scenario = load("ideal-16", ["engine=packet", "transport=dctcp-100g"]).scenario
     incast = traffic.simulate(scenario, traffic.request("incast", scenario, size="100kB"))
@@ -127,6 +128,7 @@ def test_studies_hold() -> None:
         assert text.count("very/long") == 1
 
 
+@pytest.mark.slow
 def test_packets_hold() -> None:
     incast = ["cluster.hosts=3", "job.parallelism.data=3", "job.global_batch=24", "job.model.layers=1"]
     assert_holds(summary_text(summarise(simulate(load("gpt2-medium-dp", [*incast, "engine=packet"])))))

@@ -75,6 +75,7 @@ def test_waiting_for_other_ranks_of_a_trace_without_a_pipeline_is_no_pipeline_bu
     assert first["time_s"] == pytest.approx(1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunks", [1, 3])
 def test_waiting_for_a_receiver_is_no_communication_on_a_network_without_latency(chunks: int) -> None:
     # each message takes 0.2 us, and its send is done in the instant in which its receiver is ready
@@ -122,6 +123,7 @@ def test_of_links_that_differ_by_rounding_the_first_is_the_busiest_and_none_is_u
     assert (rows["a*"]["busiest"], rows["b*"]["utilisation_max"]) == ("a1", 1.0)
 
 
+@pytest.mark.slow
 def test_a_failure_that_costs_nothing_is_no_cause_of_a_call_that_takes_long() -> None:
     scenario = {
         "cluster": {"include": "ideal", "hosts": 8},

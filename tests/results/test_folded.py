@@ -43,6 +43,7 @@ def whole() -> RunRecord:
     return simulate(load("gpt2-medium-dp", [*JOB, "folding=off"]))
 
 
+@pytest.mark.slow
 def test_ranks_are_the_true_ones(folded: RunRecord, whole: RunRecord) -> None:
     assert (folded.ranks, rank_count(folded), simulated_ranks(folded)) == (8, 8, [0, 4])
     assert (whole.ranks, rank_count(whole), simulated_ranks(whole)) == (None, 8, list(range(8)))
@@ -108,6 +109,7 @@ def test_rates_are_of_wires_that_stand_for_others(folded: RunRecord, whole: RunR
         assert rate == pytest.approx(whole.series.rate[whole.series.names.index(name)], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_files_keep_it(folded: RunRecord, tmp_path: Path) -> None:
     hdf5.write(folded, tmp_path / "out.h5")
     again = hdf5.read(tmp_path / "out.h5")
@@ -131,6 +133,7 @@ def test_reports_name_ranks(folded: RunRecord) -> None:
     assert "8 ranks folded to 2 over" in text
 
 
+@pytest.mark.slow
 def test_plots_show_the_ranks_that_were_simulated(folded: RunRecord) -> None:
     for figure in (breakdown(folded), timeline(folded)):
         (axes,) = figure.axes

@@ -185,6 +185,7 @@ def test_root_says_what_was_run(written: Path, two_ranks: RunRecord) -> None:
         assert set(file) == {"ops", "calls", "links", "series", "flows"}
 
 
+@pytest.mark.slow
 def test_a_file_of_the_first_days_is_read(tmp_path: Path) -> None:
     """It was written by commit 8ef9ea1, which told neither what held a call nor notes."""
     (tmp_path / "old.h5").write_bytes(gzip.decompress((Path(__file__).parent / "first-days.h5.gz").read_bytes()))
@@ -417,6 +418,7 @@ def test_a_missing_file_and_a_directory_are_refused(tmp_path: Path) -> None:
         hdf5.read(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_file_that_does_not_fit_into_memory_is_refused(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def exhausted(*_: object) -> None:
         raise MemoryError

@@ -85,6 +85,7 @@ def test_a_tap_whose_time_goes_back_is_refused(recorded: RunRecord, tmp_path: Pa
         read(tmp_path / "x.h5")
 
 
+@pytest.mark.slow
 def test_flow_run_has_no_packets(two_ranks: RunRecord, tmp_path: Path) -> None:
     write(two_ranks, tmp_path / "x.h5")
 

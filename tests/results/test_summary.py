@@ -83,6 +83,7 @@ def test_timers_of_marked_steps_are_of_their_mean(
     assert list(timer_totals(replayed).values()) == expected
 
 
+@pytest.mark.slow
 @given(spans=SPANS)
 def test_time_in_which_ops_of_a_timer_overlap_counts_once(spans: list[tuple[int, int, int, int]]) -> None:
     ops, times = np.zeros(len(spans), OP), np.zeros(len(spans), SPAN)

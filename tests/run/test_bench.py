@@ -210,6 +210,7 @@ def test_a_measured_table_of_something_else_is_no_reference(test: str, name: str
         benchtable.read_reference(Path(name), test)
 
 
+@pytest.mark.slow
 def test_errors_end_in_their_median_and_90th_percentile(hkbu: Scenario, tmp_path: Path) -> None:
     sizes = [2**20 * number for number in range(1, 12)]
     exact = {row.size: row.seconds for row in collective_times(hkbu, "all_reduce", sizes)}

@@ -190,6 +190,7 @@ def test_seed_changes_nothing_where_there_is_one_path(tmp_path: Path) -> None:
     assert first.links == second.links
 
 
+@pytest.mark.slow
 def test_check_refuses_what_a_run_refuses(tmp_path: Path) -> None:
     cables = tmp_path / "cables.csv"
     cables.write_text("a,b,gbps,delay_ns\nhost0,s0,100,25\nhost0,s1,100,25\nhost1,s0,100,25\n", encoding="utf-8")
@@ -260,6 +261,7 @@ def test_tables_of_a_large_run_are_let_go_of_at_once(monkeypatch: pytest.MonkeyP
     assert [fabric() for fabric in made] == [None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "told"), [("flow", True), ("packet", False)])
 def test_a_run_tells_what_bit_errors_do_not_cost_in_its_engine(engine: str, told: bool) -> None:  # noqa: FBT001  a case
     lossy = 'fabric.failures=[{ link = "host0-switch0", bit_error_rate = 1e-9 }]'

@@ -47,6 +47,7 @@ def test_jobs_of_a_scenario_are_those_of_simpy_processes(engine: str, start: int
     assert np.array_equal(both.spans, np.concatenate([red.value.spans, blue.value.spans]))
 
 
+@pytest.mark.slow
 def test_a_shared_uplink_doubles_communication_and_disjoint_leaves_do_not() -> None:
     """8 flows of 100 Gb/s share an uplink of 400 Gb/s: half the rate; on leaves of their own jobs are as if alone."""
     alone = fs.simulate("gpt2-medium-dp")

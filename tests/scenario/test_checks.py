@@ -333,6 +333,7 @@ def test_what_a_scenario_keeps_of_another_cluster_is_named_beside_the_key_of_a_p
     assert all(mistake.problem.endswith(kept) for mistake in caught.value.mistakes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layers", "virtual", "fitting"),
     [

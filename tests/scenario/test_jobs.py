@@ -24,6 +24,7 @@ PLACEMENTS = st.sampled_from(["packed", "spread", "random"])
 JOBS = st.lists(st.builds(_job, st.integers(1, 8), placement=PLACEMENTS), min_size=1, max_size=4)
 
 
+@pytest.mark.slow
 @given(JOBS, st.integers(0, 2**63 - 1))
 def test_every_job_has_ranks_of_its_own(jobs: list[PlacedJob], seed: int) -> None:
     found = placed({str(number): job for number, job in enumerate(jobs)}, HOSTS, GPUS, seed)

@@ -190,6 +190,7 @@ def test_no_transport_carries_more_than_its_wire(findings: dai2024.Findings) -> 
         assert 0 < figures[f"peak_utilisation_{name}"] < line_rate
 
 
+@pytest.mark.slow
 def test_figures_follow_from_the_outcomes(findings: dai2024.Findings) -> None:
     runs = [run for point, run in findings.outcomes.items() if point.parallel == DATA]
     gains = [run["tcp-10g"].iteration / run["rdma-100g"].iteration for run in runs]

@@ -10,6 +10,7 @@ ROWS = measured.load("efa-experts").rows
 NETWORK = 100e9  # bytes/s of two adapters of 400 Gb/s
 
 
+@pytest.mark.slow
 def test_each_run_is_that_of_its_row() -> None:
     for record in ROWS:
         job = efa_experts.published_run(record).job()

@@ -145,6 +145,7 @@ def test_captured_logs_of_ring_runs(
         assert record["time_out_s"] / row.seconds - 1 == pytest.approx(0, abs=bound), row.size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("log", "transport"), [("10g-latency.txt", "tcp-10g"), ("100g-latency.txt", "rdma-100g")])
 def test_captured_osu_tables(traces: Path, log: str, transport: str) -> None:
     captured = osu.read(traces / "osu" / "hkbu" / log).rows

@@ -61,6 +61,7 @@ def test_the_rows_of_closed_forms_hold() -> None:
     assert max(abs(row.relative_error or 0) for row in rows) < 1e-9
 
 
+@pytest.mark.slow
 def test_a_ring_whose_acknowledgements_share_the_links_is_its_closed_form() -> None:
     rows = peers.ring_rows()
 
@@ -137,6 +138,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "own_patterns", list)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_quick")
 def test_without_the_results_it_says_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(peers.FOLDER, raising=False)

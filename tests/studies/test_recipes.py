@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 STUDIES = ["dgxc", "mlperf", "megatron-bridge"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_row_is_predicted_or_says_why_not(name: str) -> None:
     rows = recipes.published(name, recipes.by_run)

@@ -25,6 +25,7 @@ def errors(table: str, records: list[Record]) -> list[float]:
     return [run.iteration() / time - 1 for run, time in runs]
 
 
+@pytest.mark.slow
 def test_runs_have_the_ranks_of_the_table(one_node: list[Record]) -> None:
     for record in one_node[::40]:
         job = vtrain.run_of("one node", record).job()

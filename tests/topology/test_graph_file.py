@@ -100,6 +100,7 @@ def test_what_is_damaged_is_refused(tmp_path: Path, name: str, text: str, messag
         cable_file.read(tmp_path / name, 16)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["graphml", "json", "topo"]), st.data())
 def test_cut_and_changed_files_end_in_one_error_or_none(
     tmp_path_factory: pytest.TempPathFactory, form: str, data: st.DataObject

@@ -28,6 +28,7 @@ def survey(hosts: int, fabric: str, *more: str) -> tuple[Inventory, Wires]:
     return take_inventory(network, wires, scenario.ends.count), wires
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hosts", "fabric", "bisection", "diameter"),
     [
@@ -91,6 +92,7 @@ def test_every_switch_is_in_the_picture_at_a_place_of_its_own(fabric: str) -> No
     assert len(set(spots)) == len(wires.nodes) - found.nics
 
 
+@pytest.mark.slow
 def test_rails_that_no_cable_joins_lie_side_by_side() -> None:
     scenario = load("rail-only", with_job=False).scenario
     network = scenario.fabric.network(scenario.ends)
@@ -103,6 +105,7 @@ def test_rails_that_no_cable_joins_lie_side_by_side() -> None:
     assert max(across) < (right - left) / 8
 
 
+@pytest.mark.slow
 def test_more_kinds_of_switches_than_colours_and_marks_are_all_drawn() -> None:
     scenario = load("ideal-16", with_job=False).scenario
     network = Network.of(scenario.ends)
@@ -191,6 +194,7 @@ def _told(*failures: str, as_json: bool = True) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_down_from_the_start_is_counted_and_achieves_nothing() -> None:
     stdout, stderr = _told('{link="leaf0-spine1"}')
     found = json.loads(stdout)
@@ -202,6 +206,7 @@ def test_what_is_down_from_the_start_is_counted_and_achieves_nothing() -> None:
     assert "1 cable is down from the start (fabric.failures)" in stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", ['{link="leaf0-spine*"}', '{host="host3"}'])
 def test_a_fabric_of_which_a_part_is_cut_off_is_not_joined(failure: str) -> None:
     found = json.loads(_told(failure)[0])

@@ -239,6 +239,7 @@ def test_damaged_workloads_end_in_a_recording_or_a_trace_error(tmp_path: Path, d
     assert (recording.edges["before"] < recording.edges["after"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "world", "collectives"),
     [

@@ -73,6 +73,7 @@ def test_nodes_are_as_the_package_has_them(node: schema.ChakraNode) -> None:
     assert schema.encode_node(node) == data
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(metadata=_METADATA)
 def test_metadata_is_as_the_package_has_it(metadata: schema.Metadata) -> None:

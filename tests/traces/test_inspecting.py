@@ -126,6 +126,7 @@ def test_a_damaged_table_is_told_beside_what_can_be_read(tmp_path: Path) -> None
     assert "the row of 1024 bytes is cut or damaged" in only["problems"][0]
 
 
+@pytest.mark.slow
 def test_a_log_whose_beginning_shows_nothing(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"Epoch 1\n" * 10_000 + trace_samples.SAMPLES["nccl_log"][0])
     found = inspect([tmp_path / "log"])

@@ -84,6 +84,7 @@ def described(read: Recording) -> list[tuple[int, str, str, int, int]]:
     ]
 
 
+@pytest.mark.slow
 def test_dlrm_of_eight_ranks(traces: Path) -> None:
     read_ = read([traces / "kineto" / "dlrm_kineto.tar.gz"])
 
@@ -702,6 +703,7 @@ def test_recognised(tmp_path: Path) -> None:
     assert not kineto.recognises("", b'{"schema": "1.0.1", "nodes": [')
 
 
+@pytest.mark.slow
 def test_a_made_up_trace(tmp_path: Path) -> None:
     file = tmp_path / "made.json"
     operations = kineto_traces.write(file, 2**20)

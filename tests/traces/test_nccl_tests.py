@@ -260,6 +260,7 @@ def survives(folder: Path, content: bytes) -> None:
         assert np.all((moved[column] >= 0) & np.isfinite(moved[column]) | np.isnan(moved[column]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress], ids=["plain", "gzip", "xz"])
 @pytest.mark.parametrize("form", [OLD, NEW], ids=["old", "new"])
 def test_cut_logs_end_in_a_table_or_a_trace_error(tmp_path: Path, form: str, pack: Callable[[bytes], bytes]) -> None:
@@ -285,6 +286,7 @@ def test_flipped_bits_end_in_a_table_or_a_trace_error(
     survives(tmp_path, bytes(content))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.sampled_from("0123456789 .-e|#:\nfloatsumN/A"), max_size=300))
 def test_text_that_looks_like_rows_ends_in_a_table_or_a_trace_error(tmp_path: Path, body: str) -> None:

@@ -88,6 +88,7 @@ def test_a_job_has_a_rank() -> None:
         builder().build(0, 0)
 
 
+@pytest.mark.slow
 def test_groups_have_so_many_ranks_in_all() -> None:
     made = builder()
     for number in range(4):

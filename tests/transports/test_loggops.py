@@ -30,6 +30,7 @@ def scenario(folder: Path, transport: str, hosts: int) -> LoadedScenario:
     return load(file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "fixed", "per_byte"),
     [

@@ -254,6 +254,7 @@ def test_a_rule_answers_with_a_whole_number(files: Path, before: str, after: str
         dispatch(load("ideal-16", ["engine=packet", *_settings(files)]).scenario.transport)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "attribute", "registry"), [("aimd", "LAW", LAWS), ("two", "BALANCING", RULES)])
 def test_installed_ones_are_known_by_their_entry_points(
     files: Path, name: str, attribute: str, registry: Registry[Any], monkeypatch: pytest.MonkeyPatch

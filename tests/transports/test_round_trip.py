@@ -91,6 +91,7 @@ def test_a_handshake_is_the_first_measurement(handshake: int, connect: int, rtt:
     assert (flow.smoothed, flow.variation, flow.timeout) == (rtt, rtt / 2, max(3 * rtt, LEAST))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(rtts=st.lists(st.integers(1, 10**14), min_size=1, max_size=50))
 def test_the_smoothed_round_trip_lies_among_the_measured(law: np.record, rtts: list[int]) -> None:

@@ -122,6 +122,7 @@ def test_a_warm_connection_starts_at_full_rate_and_an_idle_one_anew() -> None:
     assert cold == pytest.approx(restarted) == pytest.approx(warm + 200e-6 - 3 * 14_480 / B, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["flow", "packet"])
 @pytest.mark.parametrize("law", ["new-reno", "cubic", "dctcp"])
 def test_engines_agree_on_when_a_connection_starts_anew(engine: str, law: str) -> None:

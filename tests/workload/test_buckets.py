@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ def test_buckets_hold_all_gradients_and_their_caps(gradients: list[list[int]], f
         assert bucket.size >= limit or number == len(buckets) - 1
 
 
+@pytest.mark.slow
 @given(gradients=GRADIENTS, first_cap=st.integers(1, 200), cap=st.integers(1, 400))
 def test_a_bucket_waits_for_the_block_that_completes_it(gradients: list[list[int]], first_cap: int, cap: int) -> None:
     filled = 0

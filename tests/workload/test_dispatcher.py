@@ -127,6 +127,7 @@ def sums(processors: int, *more: str) -> tuple[int, int]:
     return found.iteration, int(beside["duration"].sum())
 
 
+@pytest.mark.slow
 def test_what_links_do_not_bound_makes_an_iteration_longer() -> None:
     recorded = ("job.launch=graph", "job.expert_kernels=fused")  # the host holds nothing up
     many, few = (sums(processors, *recorded)[0] for processors in (128, 16))
@@ -145,6 +146,7 @@ def test_what_links_do_not_bound_makes_an_iteration_longer() -> None:
     assert few - many == pytest.approx(pulls / 2 * (2 * least - wire - heavy), rel=0.02)
 
 
+@pytest.mark.slow
 def test_beside_other_kernels_it_lasts_as_long() -> None:
     overlap = ("job.expert_overlap=true", "job.global_batch=32")
     (gather,) = routes(Tape(job_of(SMALL, 4096)), job_of(SMALL, 4096))

@@ -235,6 +235,7 @@ def added(changed: Job, plain: Job, way: str) -> int:
     )
 
 
+@pytest.mark.slow
 def test_biases_and_limits_are_kernels_unless_products_are_fused() -> None:
     for how in ("all-to-all", "flex", "fused"):
         plain = job_of(how, data=1, expert=1)
@@ -374,6 +375,7 @@ def test_only_several_ranks_on_each_of_several_hosts_share_what_is_sent(
     assert len({call.ranks for call in plan.program().calls if call.dimension == "expert"}) == groups
 
 
+@pytest.mark.slow
 def test_what_goes_to_a_host_crosses_its_adapters_once() -> None:
     settings = ["job.model={ include = 'mixtral-8x7b', layers = 2 }", "job.model.experts.count=16", "cluster.hosts=2"]
     settings += ["job.parallelism={ context = 1, data = 16, expert = 16 }", "job.global_batch=16"]

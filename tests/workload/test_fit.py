@@ -57,6 +57,7 @@ def test_shipped_scenarios_fit(name: str) -> None:
         assert memory_problems(scenario.job, scenario.cluster.gpu) == []
 
 
+@pytest.mark.slow
 def test_job_that_does_not_fit_is_refused_with_what_would_make_it_fit(gpu: Gpu) -> None:
     job = make_job("gpt2-xl", data=4, micro_batch=16, sequence=1024, recompute="none")
 

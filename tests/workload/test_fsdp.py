@@ -72,6 +72,7 @@ def busy(job: Job, gpu: Gpu, direction: str) -> int:
     return int(ops["duration"][ops["timer"] == program.timers.index(f"{direction}-compute")].sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("copies", "forward", "backward"), [("both", 0, 0), ("gradients", 4, 4), ("none", 4, 4 + 2 + 2)]
 )

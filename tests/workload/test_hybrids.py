@@ -126,6 +126,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(table=tables())
 def test_ranks_hold_what_the_closed_form_says(table: dict[str, Any]) -> None:
@@ -186,6 +187,7 @@ def test_forward_scans_take_the_published_time(tokens: int, rate: float) -> None
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpu", "rate", "error"),
     [("h200-sxm", 239.2e12, 0.02), ("gb200", 360.4e12, 0.02), ("a100-sxm-80gb", 102.5e12, 0.17)],

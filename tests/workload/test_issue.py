@@ -51,6 +51,7 @@ def test_three_numbers_say_what_following_each_kernel_says(
     assert begin + span.issue == host
 
 
+@pytest.mark.slow
 @given(first=KERNELS, second=KERNELS, third=KERNELS)
 def test_rows_can_be_joined_in_any_order(
     first: list[tuple[int, int]], second: list[tuple[int, int]], third: list[tuple[int, int]]

@@ -79,6 +79,7 @@ def _iteration(tensor: int, pipeline: int, chunks: int, recompute: str, *changes
     return simulate(load("recipes", settings)).iteration / MS
 
 
+@pytest.mark.slow
 def test_layers_of_transformer_engine_are_calibrated_on_two_micro_batches_more() -> None:
     few, more = (_iteration(*shape) for shape in _CALIBRATING)
 
@@ -110,6 +111,7 @@ _EXPERTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "changes", "measured"),
     [

@@ -75,6 +75,7 @@ def test_a_sharded_pass_slows_by_its_gathers() -> None:
     assert found[1.5] - found[1.0] == pytest.approx(0.5 / HIDDEN * layer, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["zero=3", "zero=1"])
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 def test_what_kernels_slow_by_does_not_depend_on_the_host(sharing: str, direction: Direction) -> None:

@@ -99,6 +99,7 @@ def test_bytes_per_parameter_are_those_of_megatron_core(
     assert (spread.states + spread.step) / count == pytest.approx(shared[0] + shared[1] / 8, rel=1e-6)
 
 
+@pytest.mark.slow
 @given(zero=st.integers(0, 3), data=st.integers(1, 64))
 def test_a_higher_zero_stage_never_needs_more(zero: int, data: int) -> None:
     model = make_model("gpt2-medium")
@@ -245,6 +246,7 @@ def test_logits_are_those_of_masked_tokens_and_counted_once_if_the_loss_is_fused
     assert large.activations - small.activations == kept * logits
 
 
+@pytest.mark.slow
 @given(
     tensor=st.sampled_from([1, 2, 4]),
     stages=st.sampled_from([1, 2, 4]),

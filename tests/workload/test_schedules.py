@@ -100,6 +100,7 @@ def test_zb_h1_waits_for_no_message_even_where_its_closed_form_does_not_hold(
     assert makespan(("zb-h1", p, m, 1), times) == free
 
 
+@pytest.mark.slow
 @given(pipeline=pipelines(), data=st.data())
 def test_each_micro_batch_passes_each_chunk_once_each_way(
     pipeline: tuple[str, int, int, int], data: st.DataObject
@@ -124,6 +125,7 @@ def test_in_flight_is_the_published_closed_form(pipeline: tuple[str, int, int, i
     assert in_flight(ordered(name, stage, p, m, v)) == closed
 
 
+@pytest.mark.slow
 @given(pipeline=pipelines())
 def test_peaks_of_the_first_stage_are_the_published_ones(pipeline: tuple[str, int, int, int]) -> None:
     name, p, m, v = pipeline

@@ -47,6 +47,7 @@ def test_tally_keeps_every_call_that_sends_something(calls: list[EqualCalls]) ->
     assert sum(volume.wire for volume in volumes.values()) == sum(each.wire for each in sending)
 
 
+@pytest.mark.slow
 @given(calls=CALLS)
 def test_one_call_many_times_is_many_calls(calls: list[EqualCalls]) -> None:
     assert tally(calls) == tally(one for each in calls for one in [each._replace(times=1)] * each.times)

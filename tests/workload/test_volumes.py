@@ -478,6 +478,7 @@ def test_zero_against_data_parallelism_as_published(gpu: Gpu, zero: int, ratio: 
     assert sent[1] / sent[0] == pytest.approx(ratio, rel=1e-3)  # what is shared out is padded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zero", [0, 1, 2])
 @pytest.mark.parametrize(("expert", "copies"), [(1, 4), (2, 2), (4, 1)])
 def test_gradients_of_whole_experts_are_reduced_without_data_parallelism(expert: int, copies: int, zero: int) -> None:

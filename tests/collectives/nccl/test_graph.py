@@ -149,6 +149,7 @@ def test_host_trees_of_sixteen_v100_hosts(traces: Path) -> None:
             assert parent == (None if above is None else 4 * above)
 
 
+@pytest.mark.slow
 @given(hosts=st.integers(1, 300), mirrored=st.booleans())
 def test_both_trees_reach_every_host_once(hosts: int, *, mirrored: bool) -> None:
     for tree in double_parents(hosts, mirrored_when_even=mirrored):

@@ -69,6 +69,7 @@ def test_over_nvlink_all_channels_of_the_pair_take_longer_steps() -> None:
     assert NcclPlan(made)("send_recv", (0, 1), SIZE).chunk == 16 * 2**19
 
 
+@pytest.mark.slow
 def test_measured_sends_run_at_the_rate_of_measured_rings() -> None:
     """Two tables of the same hosts: with the rate of one, the other comes out 8 % too fast."""
     made = _hosts(2, "400Gbps")

@@ -159,6 +159,7 @@ def test_traffic_has_its_flows_and_stands_alone(run: RunRecord) -> None:
         page([("t.h5", sent), ("run.h5", run)])
 
 
+@pytest.mark.slow
 def test_names_in_headings_keep_their_direction_to_themselves(run: RunRecord) -> None:
     content = page([("run.h5", replace(run, name="<\u202eb>"))])
 

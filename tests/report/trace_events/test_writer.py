@@ -231,6 +231,7 @@ def test_processes_say_where_ranks_are(run: RunRecord, tmp_path: Path) -> None:
     assert any(event["ph"] == "C" and event["pid"] == 8 for event in events)
 
 
+@pytest.mark.slow
 def test_each_group_of_ranks_is_one_process_group(run: RunRecord, tmp_path: Path) -> None:
     trace = written(run, tmp_path / "t.json.gz")
     groups = {group["pg_name"]: group for group in trace["distributedInfo"]["pg_config"]}
@@ -289,6 +290,7 @@ def test_the_same_run_gives_the_same_bytes(run: RunRecord, tmp_path: Path) -> No
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_though_a_thread_writes_and_nothing_is_left(
     run: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def bounds(loaded: LoadedScenario) -> tuple[float, float, float]:
     return KernelBound(loaded.scenario).least(job, ""), short.filled(job), short.scheduled(job)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [1, 4])
 def test_kernels_bound_hosts_of_any_speed(speed: int) -> None:
     """A job whose host holds its GPU up: a bound by hosts as slow as they were would be above its time."""

@@ -352,6 +352,7 @@ def test_parts_that_are_none_are_refused(text: str) -> None:
         sweep.Shard.parse(text)
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_interrupt_what_workers_are_copied_from_while_it_gets_ready(tmp_path: Path) -> None:
     command = [sys.executable, "-c", INTERRUPTED_AT_THE_START]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603  our own words
@@ -360,6 +361,7 @@ def test_ctrl_c_does_not_interrupt_what_workers_are_copied_from_while_it_gets_re
     assert sorted(done.stdout.strip()) == sorted("[1, 2]")
 
 
+@pytest.mark.slow
 def test_starts_of_jobs_are_no_part_of_their_iterations(tmp_path: Path) -> None:
     """Two jobs that do not meet take as long as each alone, however late the second one begins."""
     settings = {**SMALL, "cluster.hosts": 4, "jobs.red.ranks": "0-1", "jobs.blue.ranks": "2-3"}

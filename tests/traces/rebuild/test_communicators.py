@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def test_groups_are_numbered_as_they_come() -> None:
     assert numbered([("a", (0, 1)), None, ("b", (0, 1)), ("a", (0, 1))]).tolist() == [0, -1, 1, 0]
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_no_circle_comes_about(data: st.DataObject) -> None:
     ranks, count = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))
