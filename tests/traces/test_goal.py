@@ -109,6 +109,7 @@ def test_ranks_may_come_in_any_order_and_be_empty(tmp_path: Path) -> None:
         ("4096b to", f"-{'9' * 5000}b to", f":7: size -{'9' * 23}... is too small; at least 0"),
         ("tag 7 cpu 1", "tag -2", ":7: tag -2 is too small; at least -1"),
         ("to 0", "to -2", ":14: rank -2 is too small; at least -1"),
+        ("to 0", "to -0", "is no GOAL; expected"),
         ("num_ranks 2", f"num_ranks {'9' * 20}", ":3: num_ranks 99999999999999999999 is too large; at most 262144"),
         ("cpu 1 nic 2", "cpu 1 cpu 1", ":7: 'out: send 4096b to 1 tag 7 cpu 1 cpu 1' is no GOAL"),
         ("cpu 1 nic 2", "cpu 99999999999", ":7: cpu 99999999999 is too large"),

@@ -238,7 +238,7 @@ class _Scanner(LineParser):
             if not digits.startswith("-"):
                 self.fail(f"{what} {told} is too large; at most {_MOST.get(what, MOST_OPTION)}")
             least = -1 if word in {"to", "from", "tag"} else 0
-            if digits != str(least):
+            if digits.lstrip("-0") not in {"", str(-least)}:  # of any length
                 self.fail(f"{what} {told} is too small; at least {least}")
 
 
