@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fabricsim.records.program import NONE
 from fabricsim.scenario.job import DIMENSIONS, Parallelism
 from fabricsim.workload.program import Call
 from fabricsim.workload.work import Exchange
@@ -74,20 +75,21 @@ class Placement:
         key = call.dimension, call.ranks
         if key not in self._images:
             groups = self.images(*key)
-            rows = np.full(self.parallelism.ranks, -1)
-            rows[groups] = np.arange(len(groups)).reshape(-1, 1)
-            self._images[key] = [tuple(group) for group in groups.tolist()], rows
+            self._images[key] = [tuple(group) for group in groups.tolist()], self._rows_of(groups)
         groups_alike, row = self._images[key]
         return groups_alike[int(row[rank])]
 
     def _places(self, dimension: str) -> NDArray[np.int64]:
         """Row of each rank among the groups of a dimension, shape ``(ranks,)``."""
         if dimension not in self._rows:
-            groups: NDArray[np.int64] = getattr(self, dimension)
-            rows = np.empty(self.parallelism.ranks, np.int64)
-            rows[groups] = np.arange(len(groups)).reshape(-1, 1)
-            self._rows[dimension] = rows
+            self._rows[dimension] = self._rows_of(getattr(self, dimension))
         return self._rows[dimension]
+
+    def _rows_of(self, groups: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Row of each rank that is in one of some groups, shape ``(ranks,)``."""
+        rows = np.full(self.parallelism.ranks, NONE, np.int64)
+        rows[groups] = np.arange(len(groups)).reshape(-1, 1)
+        return rows
 
     @cached_property
     def _rows(self) -> dict[str, NDArray[np.int64]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, Protocol
 
 from fabricsim.engine.reference.links import Link
 from fabricsim.engine.reference.nodes import Node
 from fabricsim.engine.reference.packets import Packet
+from fabricsim.engine.reference.rows import Rows
 from fabricsim.engine.reference.shared import Shared
 from fabricsim.engine.reference.stages import Endpoint, HostStage, Server
 from fabricsim.records.program import NONE
@@ -29,19 +29,18 @@ class Flow:
     """A flow, its way through its hosts included.
 
     `row`: its FLOW record.
-    `record`: that of its law, as kernels take it.
-    `law`: what that says.
+    `record`, `law`: those of its law, as of `fabricsim.engine.reference.rows.Rows`: as kernels take it, and as numbers.
     """
 
     source: Node
     target: Node
 
-    def __init__(self, network: NetworkParts, index: int, row: Any, record: Any) -> None:  # noqa: ANN401  records
-        self.row = row
-        self.record = record
-        # Reading a record takes ten times as long.
-        self.law = SimpleNamespace(**{name: record[name].tolist() for name in record.dtype.names})
+    def __init__(self, network: NetworkParts, index: int, rows: Rows) -> None:
+        self.row = rows.flows[index]
+        number = int(self.row["law"])
+        self.record, self.law = rows.laws[number], rows.values[number]
         self.index = index
+        row = self.row
         self.key = int(row["key"])
         self.cursor = first_choice(int(row["path"]))
         self.reverse_cursor = first_choice(int(row["reverse_path"]))

@@ -29,12 +29,11 @@ class Sender(Flow):
     target: Host
 
     def __init__(self, network: NetworkParts, index: int, rows: Rows, hosts: dict[int, Host]) -> None:
-        row = rows.flows[index]
-        super().__init__(network, index, row, rows.laws[int(row["law"])])
+        super().__init__(network, index, rows)
         self.network = network
         self.congestion_control = network.tables.dispatch.laws[self.law.law]
         self.balancing = network.tables.dispatch.rules[self.law.balance]
-        self.source, self.target = hosts[int(row["source"])], hosts[int(row["target"])]
+        self.source, self.target = hosts[int(self.row["source"])], hosts[int(self.row["target"])]
         self._rows = rows
         self.selective = self.law.recovery == SELECTIVE
         self.payloads: list[int] = []  # by packet number

@@ -17,6 +17,7 @@ from fabricsim.scenario.job_checks import job_problems
 from fabricsim.scenario.load import LoadedScenario, load
 from fabricsim.scenario.prices import read_prices
 from fabricsim.scenario.suggest import show
+from fabricsim.scenario.toml_text import SET
 from fabricsim.units import human_bytes
 from fabricsim.workload.fit import fullest, usable_memory
 from fabricsim.workload.flops import tokens
@@ -148,7 +149,7 @@ class Candidates:
             job = Job.model_validate(one.tables["job"])
         except ValidationError as error:
             mistakes = [replace(each, key=f"job.{each.key}") for each in explain(error, Job)]
-            if wrong := [replace(each, where="--set") for each in mistakes if each.key in self._given]:
+            if wrong := [replace(each, where=SET) for each in mistakes if each.key in self._given]:
                 raise ScenarioError(wrong) from error
             one.reason = str(mistakes[0])
             return one

@@ -46,10 +46,6 @@ def places(tree: TreeNode, keys: Iterable[str], number: int) -> dict[str, str]:
     return {key: node.where if node else "" for key, node in found.items()}
 
 
-def _parts(key: str) -> list[str]:
-    return key.replace("[", ".").replace("]", "").split(".")
-
-
 def _at(node: TreeNode, key: str) -> TreeNode | None:
     """Find what is written at a key such as ``grid.a.b`` or ``pictures[0].x``; None if nothing is.
 
